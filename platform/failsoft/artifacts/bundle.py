@@ -1,0 +1,140 @@
+"""A release bundle: everything that serving needs, by role, in one verified folder.
+
+The roles are the contract between training and serving. What a file means to a model is the model's own affair; the
+numbers that the platform itself needs (calibration, healthy baseline, golden inputs, provenance) are typed here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from failsoft.artifacts.store import Artifact
+from failsoft.errors import ConfigError, DamagedArtifactError
+
+
+class Role(StrEnum):
+    """A part of a release; the value is its file or folder name."""
+
+    WEIGHTS = "weights.safetensors"
+    NETWORK = "network.json"
+    CODEC = "codec.json"
+    LABELS = "labels.json"
+    GBDT = "gbdt"
+    RULES = "rules.yaml"
+    TEXT_POLICY = "text_policy.json"
+    CALIBRATION = "calibration.json"
+    BASELINE = "baseline.json"
+    GOLDEN = "golden.json"
+    GATE_REPORT = "gate_report.json"
+    EVAL_TEXTS = "eval_texts.json"
+    QUALITY = "quality.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """How logits become honest confidences."""
+
+    temperature: float = 1.0
+    """Logits are divided by it before the softmax (Guo et al. 2017, arXiv 1706.04599); fitted on validation data."""
+
+    def __post_init__(self) -> None:
+        """Refuse temperatures that turn confidences into nonsense."""
+        if not 0.01 <= self.temperature <= 100.0:
+            raise ConfigError(f"temperature is {self.temperature}; a fitted one lies between 0.01 and 100")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """How the healthy release behaved on validation data; serving arms its monitor with it."""
+
+    samples: int
+    """How many answers the numbers rest on."""
+    weak_fraction: float
+    """Share of answers under the low-confidence limit."""
+    entropy_mean: float
+    """Mean normalised entropy (0..1) of the intent distribution."""
+    entropy_std: float
+    logit_std: float
+    """Standard deviation of all intent logits."""
+    oov_fraction: float
+    """Share of words outside the training vocabulary."""
+    label_mix: Mapping[str, float]
+    """Share of each predicted intent."""
+    latency_p95_ms: float | None = None
+    """95th percentile of the model's own time for one text; None when not measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Golden:
+    """An input with the answer that this release gave when it was made."""
+
+    text: str
+    intent: str
+    confidence: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """A verified release folder, read by role."""
+
+    name: str
+    path: Path
+    digest: str
+    meta: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, artifact: Artifact) -> Bundle:
+        """The bundle in a verified artifact."""
+        manifest = artifact.manifest
+        return cls(name=artifact.name, path=artifact.path, digest=manifest.digest, meta=manifest.meta)
+
+    @property
+    def previous(self) -> str | None:
+        """Name of the release that was served when this one was made; None for the first."""
+        previous = self.meta.get("previous")
+        return str(previous) if previous else None
+
+    def part(self, role: Role) -> Path:
+        """Where a part lies.
+
+        Raises:
+            DamagedArtifactError: this bundle has no such part.
+        """
+        path = self.path / role
+        if not path.exists():
+            raise DamagedArtifactError(f"release {self.name} has no {role} in {self.path}; publish it again")
+        return path
+
+    def calibration(self) -> Calibration:
+        """The fitted calibration."""
+        return Calibration(**self._json(Role.CALIBRATION))
+
+    def baseline(self) -> Baseline:
+        """The healthy baseline."""
+        return Baseline(**self._json(Role.BASELINE))
+
+    def golden(self) -> tuple[Golden, ...]:
+        """The golden inputs."""
+        return tuple(Golden(**entry) for entry in self._json(Role.GOLDEN)["golden"])
+
+    def _json(self, role: Role) -> dict[str, Any]:
+        try:
+            return dict(json.loads(self.part(role).read_text("utf-8")))
+        except ValueError as error:
+            raise DamagedArtifactError(f"{self.path / role} is not JSON: {error}") from error
+
+
+def write_json(folder: Path, role: Role, content: Calibration | Baseline | Mapping[str, Any]) -> None:
+    """Write one JSON part into a folder that is being filled."""
+    body = asdict(content) if isinstance(content, (Calibration, Baseline)) else dict(content)
+    (folder / role).write_text(json.dumps(body, indent=1, sort_keys=True), "utf-8")
+
+
+def write_golden(folder: Path, golden: tuple[Golden, ...]) -> None:
+    """Write the golden inputs into a folder that is being filled."""
+    write_json(folder, Role.GOLDEN, {"golden": [asdict(entry) for entry in golden]})

@@ -1,0 +1,144 @@
+"""What a published folder holds: every file with its size and digest, bound by one file that is written last.
+
+Manifest format 1, ``manifest.json``: ``format``, ``kind``, ``created_at_s`` (wall), ``files`` {relative path: {bytes,
+digest}}, ``meta`` (small JSON of the owner), ``digest`` of all the former. Digests are BLAKE3 (``blake3:…``), which
+finds both accidents and tampering with files, at about five times the speed of SHA-256.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from blake3 import blake3
+
+from failsoft.errors import DamagedArtifactError, IncompatibleArtifactError
+
+FORMAT = 1
+MANIFEST_NAME = "manifest.json"
+_MAX_MANIFEST_BYTES = 16 * 1024 * 1024
+_CHUNK_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileEntry:
+    """Size and digest of one file."""
+
+    size_bytes: int
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The contents of one published folder."""
+
+    kind: str
+    created_at_s: float
+    files: Mapping[str, FileEntry]
+    meta: Mapping[str, Any]
+
+    @property
+    def digest(self) -> str:
+        """Digest of everything the manifest says; equal digests mean equal contents."""
+        return digest_bytes(_canonical(self._body()))
+
+    def to_json(self) -> str:
+        """JSON text that :func:`read_manifest` reads back."""
+        return json.dumps(self._body() | {"digest": self.digest}, indent=1, sort_keys=True)
+
+    def _body(self) -> dict[str, Any]:
+        files = {name: {"bytes": entry.size_bytes, "digest": entry.digest} for name, entry in self.files.items()}
+        return {
+            "format": FORMAT,
+            "kind": self.kind,
+            "created_at_s": self.created_at_s,
+            "files": files,
+            "meta": dict(self.meta),
+        }
+
+
+def digest_bytes(content: bytes) -> str:
+    """The digest of some bytes, with the algorithm's name in front."""
+    return f"blake3:{blake3(content).hexdigest()}"
+
+
+def digest_file(path: Path) -> str:
+    """The digest of a file, read in pieces."""
+    hasher = blake3()
+    with path.open("rb") as content:
+        while chunk := content.read(_CHUNK_BYTES):
+            hasher.update(chunk)
+    return f"blake3:{hasher.hexdigest()}"
+
+
+def describe(folder: Path, *, kind: str, created_at_s: float, meta: Mapping[str, Any]) -> Manifest:
+    """Digest every file below ``folder`` into a manifest (which is not written here)."""
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    files = {name: FileEntry(size_bytes=(folder / name).stat().st_size, digest=digest_file(folder / name)) for name in names}
+    return Manifest(kind=kind, created_at_s=created_at_s, files=files, meta=meta)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a published folder, itself verified; the files are not read.
+
+    Raises:
+        DamagedArtifactError: absent, torn, changed, or naming files outside the folder.
+        IncompatibleArtifactError: written in a newer format.
+    """
+    path = folder / MANIFEST_NAME
+    try:
+        if path.stat().st_size > _MAX_MANIFEST_BYTES:
+            raise DamagedArtifactError(f"{path} is larger than {_MAX_MANIFEST_BYTES} bytes; no manifest is")
+        body = json.loads(path.read_bytes())
+        if body["format"] != FORMAT:
+            raise IncompatibleArtifactError(
+                f"{path} has format {body['format']}, this failsoft reads format {FORMAT}; use the failsoft that wrote it"
+            )
+        manifest = _from_body(body)
+        stored = body["digest"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedArtifactError(f"{path} is absent or torn ({error.__class__.__name__}: {error})") from error
+    if stored != manifest.digest:
+        raise DamagedArtifactError(f"{path} was changed after it was written: its own digest does not fit")
+    _refuse_outside(folder, manifest)
+    return manifest
+
+
+def verify_files(folder: Path, manifest: Manifest) -> None:
+    """Read every file and compare it with its entry.
+
+    Raises:
+        DamagedArtifactError: naming the first file that is absent, of another size, or of another digest.
+    """
+    for name, entry in manifest.files.items():
+        path = folder / name
+        try:
+            size_bytes = path.stat().st_size
+            if size_bytes != entry.size_bytes:
+                raise DamagedArtifactError(f"{path} has {size_bytes} bytes, its manifest says {entry.size_bytes}")
+            if digest_file(path) != entry.digest:
+                raise DamagedArtifactError(f"{path} has the right size, but its digest is not the manifest's")
+        except OSError as error:
+            raise DamagedArtifactError(f"{path} can't be read: {error}") from error
+
+
+def _from_body(body: dict[str, Any]) -> Manifest:
+    files = {
+        str(name): FileEntry(size_bytes=int(entry["bytes"]), digest=str(entry["digest"]))
+        for name, entry in body["files"].items()
+    }
+    return Manifest(kind=str(body["kind"]), created_at_s=body["created_at_s"], files=files, meta=dict(body["meta"]))
+
+
+def _refuse_outside(folder: Path, manifest: Manifest) -> None:
+    root = folder.resolve()
+    for name in manifest.files:
+        if not (root / name).resolve().is_relative_to(root):
+            raise DamagedArtifactError(f"{folder}: the manifest names {name!r}, which lies outside the folder")
+
+
+def _canonical(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()

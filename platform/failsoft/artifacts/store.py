@@ -1,0 +1,196 @@
+"""Folders that become visible last and whole, and never change after that.
+
+Publishing: write into a hidden folder beside the target, digest, fsync every file, write the manifest, fsync the
+folder, rename. A reader sees nothing or everything. Reading verifies digests; what does not verify is moved to
+``quarantine/`` and the next older one is tried. Order comes from the manifest, never from names or mtimes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from failsoft.artifacts.manifest import MANIFEST_NAME, Manifest, describe, read_manifest, verify_files
+from failsoft.errors import ArtifactError, ArtifactMissingError, ConfigError, DamagedArtifactError
+from failsoft.health.clock import Clock
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_ASIDE = ".aside-"
+_QUARANTINE = "quarantine"
+
+Damage = Callable[[str, str], None]
+"""Told the name of a damaged artifact and what is wrong with it, after it was put aside."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """One published folder and its manifest."""
+
+    name: str
+    path: Path
+    manifest: Manifest
+
+
+class ArtifactStore:
+    """Published folders of one kind below one root."""
+
+    def __init__(self, root: Path, clock: Clock, *, kind: str) -> None:
+        self.root = root
+        self.kind = kind
+        self._clock = clock
+
+    def publish(self, name: str, write: Callable[[Path], None], *, meta: Mapping[str, Any]) -> Artifact:
+        """Let ``write`` fill a hidden folder, then make it visible whole under ``name``.
+
+        Raises:
+            ConfigError: the name is not a plain file name.
+            ArtifactError: the name is taken; published artifacts never change.
+            OSError: the disk refused; nothing became visible and the hidden folder is gone.
+        """
+        target = self._target(name)
+        if target.exists():
+            raise ArtifactError(f"{target} is already published and never changes; publish under another name")
+        aside = self.root / f"{_ASIDE}{name}-{uuid.uuid4().hex[:8]}"
+        aside.mkdir(parents=True)
+        try:
+            write(aside)
+            manifest = describe(aside, kind=self.kind, created_at_s=self._clock.wall_s(), meta=meta)
+            _write_synced(aside / MANIFEST_NAME, manifest.to_json().encode())
+            _sync_tree(aside)
+            aside.rename(target)
+        except BaseException:  # also KeyboardInterrupt: the half-written folder must not stay; re-raised
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+        _sync_folder(self.root)
+        return Artifact(name=name, path=target, manifest=manifest)
+
+    def open(self, name: str) -> Artifact:
+        """A published folder, with every byte verified.
+
+        Raises:
+            ArtifactMissingError: no such name.
+            DamagedArtifactError: it is there, but torn or changed.
+            IncompatibleArtifactError: it is whole, but of a newer format.
+        """
+        path = self._target(name)
+        if not path.is_dir():
+            known = ", ".join(artifact.name for artifact in self.listing()) or "none"
+            raise ArtifactMissingError(f"no {self.kind} named {name!r} in {self.root}; there: {known}")
+        artifact = Artifact(name=name, path=path, manifest=read_manifest(path))
+        if artifact.manifest.kind != self.kind:
+            raise DamagedArtifactError(f"{path} is a {artifact.manifest.kind}, not a {self.kind}")
+        verify_files(path, artifact.manifest)
+        return artifact
+
+    def listing(self) -> list[Artifact]:
+        """Every folder whose manifest reads, oldest first by creation time in the manifest; files are not verified."""
+        found = []
+        for name in self._names():
+            try:
+                found.append(Artifact(name=name, path=self.root / name, manifest=read_manifest(self.root / name)))
+            except ArtifactError:  # listed by `damaged`, handled by `newest`
+                continue
+        return sorted(found, key=lambda artifact: (artifact.manifest.created_at_s, artifact.name))
+
+    def newest(
+        self,
+        *,
+        order: Callable[[Manifest], float] | None = None,
+        accept: Callable[[Manifest], bool] = lambda _: True,
+        on_damage: Damage = lambda _name, _why: None,
+    ) -> Artifact | None:
+        """The newest artifact that is whole and accepted, or None. Damaged ones met on the way go to quarantine.
+
+        Args:
+            order: larger is newer; creation time by default.
+            accept: a healthy one? What is not accepted is passed over and stays.
+            on_damage: told about each one that was put aside.
+        """
+        self._quarantine_unreadable(on_damage)
+        candidates = [artifact for artifact in self.listing() if accept(artifact.manifest)]
+        if order is not None:
+            candidates.sort(key=lambda artifact: order(artifact.manifest))
+        for candidate in reversed(candidates):
+            try:
+                return self.open(candidate.name)
+            except DamagedArtifactError as error:
+                self._quarantine(candidate.name, str(error), on_damage)
+        return None
+
+    def remove(self, name: str) -> None:
+        """Delete one artifact: first out of sight by a rename, then its bytes."""
+        aside = self.root / f"{_ASIDE}gone-{name}-{uuid.uuid4().hex[:8]}"
+        self._target(name).rename(aside)
+        shutil.rmtree(aside)
+
+    def sweep_orphans(self) -> int:
+        """Remove hidden folders that a killed writer left; returns how many. Only the store's single writer may call it."""
+        orphans = [path for path in self.root.glob(f"{_ASIDE}*") if path.is_dir()] if self.root.is_dir() else []
+        for orphan in orphans:
+            shutil.rmtree(orphan, ignore_errors=True)
+        return len(orphans)
+
+    def _names(self) -> list[str]:
+        if not self.root.is_dir():
+            return []
+        return sorted(p.name for p in self.root.iterdir() if p.is_dir() and p.name != _QUARANTINE and p.name[0] != ".")
+
+    def _target(self, name: str) -> Path:
+        if not _NAME.fullmatch(name) or name == _QUARANTINE:
+            raise ConfigError(f"{name!r} can't name a {self.kind}; use letters, digits, dots, dashes and underscores")
+        return self.root / name
+
+    def _quarantine_unreadable(self, on_damage: Damage) -> None:
+        for name in self._names():
+            try:
+                read_manifest(self.root / name)
+            except DamagedArtifactError as error:
+                self._quarantine(name, str(error), on_damage)
+            except ArtifactError:  # a newer format is not damage: it stays for the failsoft that wrote it
+                continue
+
+    def _quarantine(self, name: str, why: str, on_damage: Damage) -> None:
+        folder = self.root / _QUARANTINE
+        folder.mkdir(exist_ok=True)
+        (self.root / name).rename(folder / f"{name}-{uuid.uuid4().hex[:8]}")
+        on_damage(name, why)
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Replace one file so that a reader sees the old or the new content, never a part, and a crash keeps one of them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{_ASIDE}{path.name}-{uuid.uuid4().hex[:8]}")
+    try:
+        _write_synced(aside, content)
+        aside.replace(path)
+    except BaseException:  # the half-written file must not stay; re-raised
+        aside.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    with path.open("wb") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def _sync_tree(folder: Path) -> None:
+    for path in [*folder.rglob("*"), folder]:
+        _sync_folder(path)
+
+
+def _sync_folder(path: Path) -> None:
+    """Fsync a folder or file through a read handle."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,94 @@
+"""Every error that failsoft raises on purpose, in one tree.
+
+::
+
+    FailsoftError
+    ├── ConfigError             a setting is impossible or unsafe; raised when the setting is made
+    ├── CorpusError             input data is absent, malformed or not in the promised form
+    ├── IllegalMoveError        a state machine was asked for a move that its table does not list
+    ├── ArtifactError           something on disk
+    │   ├── ArtifactMissingError      nothing (whole) is there
+    │   ├── DamagedArtifactError      a file is torn, changed or absent: its digest does not fit
+    │   └── IncompatibleArtifactError whole, but not for this code or this model
+    ├── TrainingError
+    │   ├── NoSnapshotError     a rollback was asked for before the first healthy snapshot
+    │   ├── DropRateError       too many batches were refused: the data is ill, not the step
+    │   └── NoProgressError     restarts no longer move the run forward
+    ├── ServingError
+    │   ├── BadRequestError     the caller sent something that no model can answer
+    │   ├── PlanStoreError      a routing plan could not be made durable, so it was not made true
+    │   └── NotAuthorizedError  an operator route was called without its token
+    └── GateError               a release did not pass its gates
+
+Messages name the thing, the value, and the mend: what to do, or which command to run next.
+"""
+
+from __future__ import annotations
+
+
+class FailsoftError(Exception):
+    """Root of the tree: catch this to catch whatever failsoft raises on purpose."""
+
+
+class ConfigError(FailsoftError):
+    """A setting is impossible or unsafe."""
+
+
+class CorpusError(FailsoftError):
+    """Input data is absent, malformed, or not in the promised form."""
+
+
+class IllegalMoveError(FailsoftError):
+    """A state machine was asked for a move that its table does not list."""
+
+
+class ArtifactError(FailsoftError):
+    """Something on disk is not as it must be."""
+
+
+class ArtifactMissingError(ArtifactError):
+    """Nothing whole is there."""
+
+
+class DamagedArtifactError(ArtifactError):
+    """A file is torn, changed or absent: its size or digest does not fit the manifest."""
+
+
+class IncompatibleArtifactError(ArtifactError):
+    """Whole, but written for other code or another model."""
+
+
+class TrainingError(FailsoftError):
+    """The training run cannot go on by itself."""
+
+
+class NoSnapshotError(TrainingError):
+    """A rollback was asked for before the first healthy snapshot was taken."""
+
+
+class DropRateError(TrainingError):
+    """Too many batches were refused: the data is ill, not a step."""
+
+
+class NoProgressError(TrainingError):
+    """Restarts no longer move the run forward."""
+
+
+class ServingError(FailsoftError):
+    """The serving side cannot do what it was asked."""
+
+
+class BadRequestError(ServingError):
+    """The caller sent something that no model can answer."""
+
+
+class PlanStoreError(ServingError):
+    """A routing plan could not be made durable, so it was not made true."""
+
+
+class NotAuthorizedError(ServingError):
+    """An operator route was called without its token."""
+
+
+class GateError(FailsoftError):
+    """A release did not pass its gates."""

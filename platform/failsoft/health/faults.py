@@ -1,0 +1,107 @@
+"""Planned faults as data: (kind, where, when) -> something breaks. Used by demos, drills and tests only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from failsoft.errors import ConfigError
+
+
+class FaultKind(StrEnum):
+    """What breaks."""
+
+    NAN_BATCH = "nan_batch"
+    """The loss of this batch is NaN. Bound to the data: a replay of the batch meets it again."""
+    INF_GRADIENT = "inf_gradient"
+    """One gradient entry is Inf. Bound to the data."""
+    KILL_WORKER = "kill_worker"
+    """SIGKILL to the worker itself, before it starts this batch. Happens once, also across restarts."""
+    BROKEN_WEIGHTS = "broken_weights"
+    """A serving replica's weights are shuffled in memory while the fault's file says so."""
+
+
+_ONCE = frozenset({FaultKind.KILL_WORKER})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One planned fault."""
+
+    kind: FaultKind
+    position: int
+    """Batch position (training): batches consumed since the start of the run, from 0."""
+    rank: int = 0
+    """The rank that it strikes."""
+
+    def __post_init__(self) -> None:
+        """Refuse faults that could never strike."""
+        if self.position < 0 or self.rank < 0:
+            raise ConfigError(f"fault {self.kind} at position {self.position}, rank {self.rank}: both count from 0")
+
+    @property
+    def mark(self) -> str:
+        """A name for the file that says that a once-only fault has struck."""
+        return f"{self.kind}-{self.position}-{self.rank}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultPlan:
+    """All faults of a run. Empty means that nothing is planned, which is what production uses."""
+
+    faults: tuple[Fault, ...] = ()
+
+    def due(self, *, position: int, rank: int, struck: Path) -> tuple[Fault, ...]:
+        """Faults that strike this rank at this batch.
+
+        Args:
+            position: batch position in the run.
+            rank: the asking rank.
+            struck: folder of marks; a once-only fault with a mark there is over. Taking it here makes the mark first.
+        """
+        found = [fault for fault in self.faults if fault.position == position and fault.rank == rank]
+        return tuple(fault for fault in found if fault.kind not in _ONCE or _first_time(struck / fault.mark))
+
+    def to_json(self) -> str:
+        """JSON text that :meth:`from_json` reads back."""
+        return json.dumps([asdict(fault) for fault in self.faults])
+
+    @classmethod
+    def from_json(cls, text: str) -> FaultPlan:
+        """Read a plan.
+
+        Raises:
+            ConfigError: the text is not a JSON list of faults, or names an unknown kind or field.
+        """
+        try:
+            return cls(faults=tuple(_fault(entry) for entry in json.loads(text)))
+        except (ValueError, TypeError, KeyError) as error:
+            kinds = ", ".join(FaultKind)
+            raise ConfigError(
+                f"not a fault plan: {error}; write a JSON list like "
+                f'[{{"kind": "nan_batch", "position": 40, "rank": 0}}], kinds: {kinds}'
+            ) from error
+
+
+def burst(kind: FaultKind, *, first: int, count: int, ranks: Iterable[int] = (0,)) -> tuple[Fault, ...]:
+    """The same fault at ``count`` batches in a row."""
+    return tuple(Fault(kind=kind, position=first + offset, rank=rank) for offset in range(count) for rank in ranks)
+
+
+def _fault(entry: dict[str, object]) -> Fault:
+    unknown = set(entry) - {"kind", "position", "rank"}
+    if unknown:
+        raise ConfigError(f"fault {entry} has unknown fields {sorted(unknown)}; known are kind, position, rank")
+    return Fault(kind=FaultKind(str(entry["kind"])), position=int(str(entry["position"])), rank=int(str(entry.get("rank", 0))))
+
+
+def _first_time(mark: Path) -> bool:
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        mark.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True

@@ -1,0 +1,121 @@
+"""The event ledger: what happened, when, why, to whom. One schema for training, serving and releases.
+
+JSON lines, appended with one ``write`` each, so that many processes may share a file and a process killed in mid-write
+tears at most the last line. Readers count torn lines instead of failing on them. Fields of an event (schema 1):
+``v`` schema, ``at_s`` wall time, ``side`` training | serving | release, ``kind`` a snake_case noun phrase,
+``subject`` the run, release or gateway it is about, ``why`` a sentence, ``data`` small JSON details.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from failsoft.health.clock import Clock
+
+SCHEMA = 1
+MAX_EVENT_BYTES = 64 * 1024
+
+
+class Side(StrEnum):
+    """Which half of the platform an event comes from."""
+
+    TRAINING = "training"
+    SERVING = "serving"
+    RELEASE = "release"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One line of the ledger."""
+
+    at_s: float
+    side: Side
+    kind: str
+    subject: str
+    why: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_line(self) -> bytes:
+        """One JSON line, at most ``MAX_EVENT_BYTES``; larger ``data`` is replaced by a note that says how large it was."""
+        line = self._encode(self.data)
+        return line if len(line) <= MAX_EVENT_BYTES else self._encode({"dropped_bytes": len(line)})
+
+    def _encode(self, data: Mapping[str, Any]) -> bytes:
+        record = {"v": SCHEMA, "at_s": round(self.at_s, 6), "side": self.side, "kind": self.kind, "subject": self.subject}
+        record |= {"why": self.why[:4096], "data": dict(data)}
+        return json.dumps(record, ensure_ascii=True, separators=(",", ":"), default=str).encode() + b"\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerReading:
+    """Everything that could be read, and how many lines could not."""
+
+    events: tuple[Event, ...]
+    torn_lines: int
+
+
+class Ledger:
+    """Append-only; opened for each write, so that a removed or rotated file is simply begun again."""
+
+    def __init__(self, path: Path, clock: Clock, *, side: Side, subject: str) -> None:
+        self.path = path
+        self._clock = clock
+        self._side = side
+        self._subject = subject
+
+    def record(self, kind: str, why: str, **data: Any) -> Event:  # noqa: ANN401 -- details are free-form JSON
+        """Append one event and return it. ``data`` is small JSON; what JSON cannot say is written as text."""
+        event = Event(at_s=self._clock.wall_s(), side=self._side, kind=kind, subject=self._subject, why=why, data=data)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.path, os.O_APPEND | os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            os.write(handle, self._mend(handle) + event.to_line())
+        finally:
+            os.close(handle)
+        return event
+
+    @staticmethod
+    def _mend(handle: int) -> bytes:
+        """A newline if the last line was torn, so that the new event does not drown in it."""
+        size = os.fstat(handle).st_size
+        return b"\n" if size and os.pread(handle, 1, size - 1) != b"\n" else b""
+
+
+def read_ledger(path: Path) -> LedgerReading:
+    """All whole events of a ledger in order of writing; an absent file is an empty ledger."""
+    events: list[Event] = []
+    torn = 0
+    for line in _lines(path):
+        event = _parse(line)
+        if event is None:
+            torn += 1
+        else:
+            events.append(event)
+    return LedgerReading(events=tuple(events), torn_lines=torn)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    if path.exists():
+        with path.open("rb") as lines:
+            yield from (line for line in lines if line.strip())
+
+
+def _parse(line: bytes) -> Event | None:
+    try:
+        record = json.loads(line)
+        return Event(
+            at_s=float(record["at_s"]),
+            side=Side(record["side"]),
+            kind=str(record["kind"]),
+            subject=str(record["subject"]),
+            why=str(record["why"]),
+            data=dict(record["data"]),
+        )
+    except (ValueError, KeyError, TypeError):
+        return None

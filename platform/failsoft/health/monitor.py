@@ -1,0 +1,184 @@
+"""The health monitor that training and serving share: outcomes in, a verdict out.
+
+Serving feeds it one outcome for each answer of a model and degrades on the verdict; training feeds it one outcome for
+each step and rolls back or stops on it. It judges only; whoever owns it acts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from failsoft.errors import ConfigError
+from failsoft.health.sequential import binomial_tail
+from failsoft.health.window import Outcome, SlidingWindow
+
+BAD: frozenset[Outcome] = frozenset({Outcome.WEAK, Outcome.ERROR, Outcome.LATE, Outcome.REFUSED})
+"""Outcomes that speak against the one who is watched. SHED and BAD_INPUT do not: they are never in the window."""
+
+SILENT: frozenset[Outcome] = frozenset({Outcome.SHED, Outcome.BAD_INPUT})
+"""Outcomes that say nothing about the one who is watched."""
+
+
+class Status(StrEnum):
+    """What the window says."""
+
+    HEALTHY = "healthy"
+    DEGRADED = "degraded"
+    NO_VERDICT = "no verdict"
+    """Too few samples. It holds; it never passes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealthPolicy:
+    """When a window of outcomes is bad enough. The defaults are serving's."""
+
+    window_size: int = 100
+    """Judge the last so many outcomes."""
+    min_samples: int = 20
+    """Below this there is no verdict."""
+    max_bad_fraction: float = 0.20
+    """At this share of bad outcomes the verdict is DEGRADED, if chance is ruled out too."""
+    ruled_out_bad_fraction: float = 0.05
+    """The bad rate of a healthy model. DEGRADED needs evidence that the true rate is above it, which keeps a window that
+    has just begun to fill from tripping on chance (4 bad of the first 20 happen to a healthy model in 1.6 % of starts)."""
+    chance_alpha: float = 1e-3
+    """How improbable the window must be at ``ruled_out_bad_fraction`` before chance counts as ruled out."""
+    warn_bad_fraction: float | None = None
+    """Above this share the verdict carries a warning."""
+    max_consecutive_bad: int | None = None
+    """So many bad outcomes in a row are DEGRADED whatever the window says, even below ``min_samples``."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that can never trip or always do."""
+        if self.window_size < self.min_samples:
+            raise ConfigError(
+                f"window_size is {self.window_size}, below min_samples {self.min_samples}: such a window would never be "
+                "judged; make the window at least as large"
+            )
+        if self.min_samples < 1:
+            raise ConfigError(f"min_samples is {self.min_samples}; no verdict rests on fewer than 1 sample")
+        if not 0.0 < self.max_bad_fraction <= 1.0:
+            raise ConfigError(f"max_bad_fraction is {self.max_bad_fraction}; it is a share above 0 and up to 1")
+        if not 0.0 <= self.ruled_out_bad_fraction <= self.max_bad_fraction:
+            raise ConfigError(
+                f"ruled_out_bad_fraction is {self.ruled_out_bad_fraction}; a healthy model's rate lies between 0 and "
+                f"max_bad_fraction ({self.max_bad_fraction})"
+            )
+        if not 0.0 < self.chance_alpha < 1.0:
+            raise ConfigError(f"chance_alpha is {self.chance_alpha}; a probability strictly between 0 and 1")
+        if self.max_consecutive_bad is not None and self.max_consecutive_bad < 1:
+            raise ConfigError(f"max_consecutive_bad is {self.max_consecutive_bad}; use 1 or more, or None for no limit")
+
+    def in_words(self) -> str:
+        """The effective rule, for logs and consoles."""
+        return (
+            f"degrade when at least {self.max_bad_fraction:.2%} of the last {self.window_size} outcomes are bad "
+            f"(no verdict below {self.min_samples}), once chance at {self.ruled_out_bad_fraction:.2%} is ruled out"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What the monitor thinks, and why."""
+
+    status: Status
+    bad: int
+    total: int
+    consecutive_bad: int
+    warning: bool
+    """The bad share is above ``warn_bad_fraction``."""
+    reason: str
+
+    @property
+    def bad_fraction(self) -> float | None:
+        """Share of bad outcomes in the window; None without any."""
+        return self.bad / self.total if self.total else None
+
+
+@dataclass(kw_only=True)
+class HealthMonitor:
+    """Counts outcomes in a window and judges them by a policy."""
+
+    policy: HealthPolicy = field(default_factory=HealthPolicy)
+
+    def __post_init__(self) -> None:
+        """Start with an empty window."""
+        self._window = SlidingWindow(self.policy.window_size)
+        self._consecutive_bad = 0
+        self._chance: dict[tuple[int, int], bool] = {}
+
+    def record(self, outcome: Outcome) -> None:
+        """Count one outcome. SHED and BAD_INPUT leave the window as it is."""
+        if outcome in SILENT:
+            return
+        self._window.record(outcome)
+        self._consecutive_bad = self._consecutive_bad + 1 if outcome in BAD else 0
+
+    def clear(self) -> None:
+        """Start anew: another plan, other weights, or a rollback."""
+        self._window.clear()
+        self._consecutive_bad = 0
+
+    def forget_streak(self) -> None:
+        """End the run of consecutive bad outcomes, as after a rollback, and keep the window."""
+        self._consecutive_bad = 0
+
+    def verdict(self) -> Verdict:
+        """Judge the window as it is now."""
+        snapshot = self._window.snapshot()
+        bad, total = snapshot.count_of(BAD), snapshot.total
+        status, reason = self._judge(bad, total)
+        warn = self.policy.warn_bad_fraction
+        warning = warn is not None and total >= self.policy.min_samples and bad > warn * total
+        return Verdict(
+            status=status, bad=bad, total=total, consecutive_bad=self._consecutive_bad, warning=warning, reason=reason
+        )
+
+    def _judge(self, bad: int, total: int) -> tuple[Status, str]:
+        policy = self.policy
+        if policy.max_consecutive_bad is not None and self._consecutive_bad >= policy.max_consecutive_bad:
+            return Status.DEGRADED, f"{self._consecutive_bad} bad outcomes in a row"
+        if total < policy.min_samples:
+            return Status.NO_VERDICT, f"only {total} of at least {policy.min_samples} samples"
+        share = f"{bad} bad of {total} ({bad / total:.2%})"
+        if bad < policy.max_bad_fraction * total:
+            return Status.HEALTHY, f"{share}, below {policy.max_bad_fraction:.2%}"
+        if not self._chance_ruled_out(bad, total):
+            return Status.HEALTHY, f"{share}, which a healthy {policy.ruled_out_bad_fraction:.2%} may show by chance"
+        return Status.DEGRADED, f"{share}, limit {policy.max_bad_fraction:.2%}"
+
+    def _chance_ruled_out(self, bad: int, total: int) -> bool:
+        key = (bad, total)
+        if key not in self._chance:
+            if len(self._chance) > 4096:  # a window of 100,000 could otherwise remember without bound
+                self._chance.clear()
+            tail = binomial_tail(bad, total, self.policy.ruled_out_bad_fraction)
+            self._chance[key] = tail <= self.policy.chance_alpha
+        return self._chance[key]
+
+
+def false_trip_risk(policy: HealthPolicy, healthy_bad_fraction: float) -> float:
+    """P(one full window of a healthy model reaches the limit): what arming this policy would cost."""
+    needed = math.ceil(policy.max_bad_fraction * policy.window_size)
+    return binomial_tail(needed, policy.window_size, healthy_bad_fraction)
+
+
+def armed_policy(policy: HealthPolicy, healthy_bad_fraction: float, *, max_risk: float = 1e-4) -> HealthPolicy:
+    """The policy, armed with a release's measured healthy bad rate.
+
+    Raises:
+        ConfigError: the rate is not a number, or the limit would trip on the healthy model.
+    """
+    if not 0.0 <= healthy_bad_fraction <= 1.0:
+        raise ConfigError(f"healthy_bad_fraction is {healthy_bad_fraction}; measure it on validation data, 0 to 1")
+    risk = false_trip_risk(policy, healthy_bad_fraction)
+    if not risk <= max_risk:
+        raise ConfigError(
+            f"max_bad_fraction {policy.max_bad_fraction:.2%} over {policy.window_size} outcomes would trip on this healthy "
+            f"model, which has {healthy_bad_fraction:.2%} bad answers (chance {risk:.2g} a window); raise max_bad_fraction, "
+            "lower the confidence limit, or calibrate the release"
+        )
+    healthy = max(policy.ruled_out_bad_fraction, healthy_bad_fraction)
+    return replace(policy, ruled_out_bad_fraction=min(healthy, policy.max_bad_fraction))
