@@ -1,0 +1,83 @@
+"""Where failsoft keeps its files: one folder, ``--home`` or ``$FAILSOFT_HOME``, else ``.failsoft`` in the working folder."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from failsoft.artifacts.store import ArtifactStore, write_durably
+from failsoft.errors import ConfigError
+from failsoft.health.clock import Clock
+
+HOME_VARIABLE = "FAILSOFT_HOME"
+TOKEN_VARIABLE = "FAILSOFT_TOKEN"  # noqa: S105 -- the variable's name, no secret
+
+
+@dataclass(frozen=True, kw_only=True)
+class Home:
+    """Paths below one root. Nothing is made before it is needed."""
+
+    root: Path
+
+    @classmethod
+    def find(cls, given: Path | None = None) -> Home:
+        """The given root, else the environment's, else ``.failsoft`` here; always absolute."""
+        root = given or Path(os.environ.get(HOME_VARIABLE, ".failsoft"))
+        return cls(root=root.expanduser().absolute())
+
+    @property
+    def ledger(self) -> Path:
+        """The event ledger that both sides write."""
+        return self.root / "ledger.jsonl"
+
+    @property
+    def serving(self) -> Path:
+        """Durable state of the rollout controller."""
+        return self.root / "serving"
+
+    @property
+    def faults(self) -> Path:
+        """Marks of planned faults; drills only."""
+        return self.root / "faults"
+
+    @property
+    def runs(self) -> Path:
+        """One folder for each training run."""
+        return self.root / "runs"
+
+    def run(self, name: str) -> Path:
+        """The folder of one training run."""
+        return self.runs / name
+
+    def checkpoints(self, run: str, clock: Clock) -> ArtifactStore:
+        """The disk checkpoints of one run."""
+        return ArtifactStore(self.run(run) / "checkpoints", clock, kind="checkpoint")
+
+    def releases(self, clock: Clock) -> ArtifactStore:
+        """The published releases."""
+        return ArtifactStore(self.root / "releases", clock, kind="release")
+
+    def operator_token(self) -> str:
+        """The secret for operator routes: ``$FAILSOFT_TOKEN``, else a file that only its owner may read, made when absent.
+
+        Raises:
+            ConfigError: the file can be read by others, or the token is too short to be one.
+        """
+        token = os.environ.get(TOKEN_VARIABLE) or self._token_from_file()
+        if len(token) < 16:
+            raise ConfigError(f"the operator token has {len(token)} characters; use at least 16, or unset {TOKEN_VARIABLE}")
+        return token
+
+    def _token_from_file(self) -> str:
+        path = self.root / "operator-token"
+        if not path.exists():
+            old_mask = os.umask(0o077)
+            try:
+                write_durably(path, secrets.token_urlsafe(24).encode())
+            finally:
+                os.umask(old_mask)
+        if path.stat().st_mode & 0o077:
+            raise ConfigError(f"{path} can be read by other users; run: chmod 600 {path}")
+        return path.read_text("utf-8").strip()
