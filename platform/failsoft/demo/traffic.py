@@ -1,0 +1,87 @@
+"""Steady traffic from a client that keeps its pace whatever the server does (open loop)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from failsoft.demo.answers import Seen
+from failsoft.health.clock import Clock
+
+Prepare = Callable[[str, random.Random], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A text, and the intent that a person reads in it."""
+
+    text: str
+    intent: str
+
+
+def as_it_is(text: str, _rng: random.Random) -> str:
+    """Traffic as users write it."""
+    return text
+
+
+class SteadyTraffic:
+    """Sends questions at a fixed rate from a thread of its own, and remembers every answer."""
+
+    def __init__(self, url: str, questions: Sequence[Question], clock: Clock, *, rate_hz: float, seed: int) -> None:
+        self._url = f"{url}/v1/predict"
+        self._questions = questions
+        self._clock = clock
+        self._interval_s = 1.0 / rate_hz
+        self._rng = random.Random(seed)  # noqa: S311 -- chooses example sentences, no secret
+        self._phase, self._prepare = "warm-up", as_it_is
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="steady-traffic", daemon=True)
+        self.seen: list[Seen] = []
+
+    def start(self) -> None:
+        """Begin sending."""
+        self._thread.start()
+
+    def enter(self, phase: str, prepare: Prepare = as_it_is) -> None:
+        """From the next request on, write texts like this and file answers under ``phase``."""
+        self._phase, self._prepare = phase, prepare
+
+    def stop(self) -> None:
+        """Send no more, and wait for the answers that are on their way."""
+        self._stop.set()
+        self._thread.join(timeout=60.0)
+
+    async def _run(self) -> None:
+        limits = httpx.Limits(max_connections=256, max_keepalive_connections=64)
+        async with httpx.AsyncClient(timeout=20.0, limits=limits) as client:
+            async with asyncio.TaskGroup() as group:
+                due_s = self._clock.monotonic_s()
+                while not self._stop.is_set():
+                    group.create_task(self._ask(client, self._rng.choice(self._questions)))
+                    due_s += self._interval_s
+                    await asyncio.sleep(max(0.0, due_s - self._clock.monotonic_s()))
+
+    async def _ask(self, client: httpx.AsyncClient, question: Question) -> None:
+        phase, text = self._phase, self._prepare(question.text, self._rng)
+        sent_s = self._clock.monotonic_s()
+        status, body = await _post(client, self._url, text)
+        latency_ms = (self._clock.monotonic_s() - sent_s) * 1000
+        kept = {name: body.get(name) for name in ("source", "degrade_reason", "stage", "epoch", "confidence", "intent")}
+        self.seen.append(
+            Seen(sent_s=sent_s, latency_ms=latency_ms, status=status, phase=phase, expected=question.intent, **kept)
+        )
+
+
+async def _post(client: httpx.AsyncClient, url: str, text: str) -> tuple[int, dict[str, Any]]:
+    """Status and body; status 0 when no answer came, which counts as a lost request."""
+    try:
+        response = await client.post(url, json={"text": text})
+        return response.status_code, response.json() if response.status_code == 200 else {}
+    except (httpx.HTTPError, ValueError):
+        return 0, {}

@@ -1,0 +1,55 @@
+"""A Ray of one's own on this machine: started, guarded by a throw-away token, on loopback, and stopped by its handle.
+
+Ray reads its ``RAY_*`` settings once, when its library is loaded. That is why nothing here imports ``ray`` at the top:
+the settings are put in place first, and a process that loaded Ray before is refused in words.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from failsoft.errors import ConfigError
+
+
+@contextmanager
+def local_ray(*, num_cpus: int) -> Iterator[None]:
+    """Run a private Ray for the time of the block. The settings stay in this process's environment.
+
+    Args:
+        num_cpus: slots that Ray may hand out. They are counts, not cores: more slots than cores is fine for light actors.
+
+    Raises:
+        ConfigError: this process loaded Ray with other settings already.
+    """
+    _settle_environment()
+    import ray  # noqa: PLC0415 -- must come after its environment is settled
+
+    ray.init(
+        address="local",
+        num_cpus=num_cpus,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="warning",
+        _node_ip_address="127.0.0.1",
+    )
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _settle_environment() -> None:
+    if os.environ.get("RAY_AUTH_MODE") == "token" and os.environ.get("RAY_AUTH_TOKEN"):
+        return
+    if "ray" in sys.modules:
+        raise ConfigError(
+            "Ray was loaded before its token was set, so its ports would stand open; set RAY_AUTH_MODE=token and "
+            "RAY_AUTH_TOKEN before the first import of ray"
+        )
+    os.environ["RAY_AUTH_MODE"] = "token"  # nobody else on this machine may submit code to it
+    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"

@@ -1,0 +1,45 @@
+"""The operator's side of the gateway's HTTP routes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+from failsoft.errors import NotAuthorizedError, ServingError
+
+
+class GatewayClient:
+    """Asks and steers a running gateway."""
+
+    def __init__(self, url: str, *, token: str | None = None, transport: httpx.BaseTransport | None = None) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._url = url.rstrip("/")
+        self._http = httpx.Client(base_url=self._url, headers=headers, timeout=10.0, transport=transport)
+
+    def status(self) -> dict[str, Any]:
+        """What the gateway replica that answers knows: plan, window, counters."""
+        return self._call("GET", "/v1/status")
+
+    def degrade(self, *, for_s: float | None, why: str) -> dict[str, Any]:
+        """Force the fallback for everyone, until :meth:`restore` or for ``for_s`` seconds."""
+        return self._call("POST", "/v1/degrade", {"for_s": for_s, "why": why})
+
+    def restore(self, *, why: str) -> dict[str, Any]:
+        """End an operator's force; the model returns through the stages."""
+        return self._call("POST", "/v1/restore", {"why": why})
+
+    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        try:
+            response = self._http.request(method, path, json=body)
+        except httpx.HTTPError as error:
+            raise ServingError(
+                f"no gateway answers at {self._url} ({error.__class__.__name__}); start one with: failsoft serve"
+            ) from error
+        if response.status_code in (401, 403):
+            raise NotAuthorizedError(
+                f"{self._url}{path} refused the operator token; use the --home of that gateway, or set FAILSOFT_TOKEN"
+            )
+        if response.status_code != 200:
+            raise ServingError(f"{self._url}{path} answered {response.status_code}: {response.text[:300]}")
+        return dict(response.json())

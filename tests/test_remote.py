@@ -1,0 +1,44 @@
+"""The operator's client says what went wrong and what to do next."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+
+from failsoft.errors import NotAuthorizedError, ServingError
+from failsoft.remote import GatewayClient
+
+
+def client(answer: httpx.Response | Exception, asked: list[httpx.Request] | None = None) -> GatewayClient:
+    def handle(request: httpx.Request) -> httpx.Response:
+        if asked is not None:
+            asked.append(request)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return GatewayClient("http://127.0.0.1:8000/", token="t" * 20, transport=httpx.MockTransport(handle))
+
+
+def test_a_forced_degrade_carries_token_time_and_reason() -> None:
+    asked: list[httpx.Request] = []
+    client(httpx.Response(200, json={}), asked).degrade(for_s=7200.0, why="02:15")
+    assert asked[0].headers["authorization"] == f"Bearer {'t' * 20}"
+    assert json.loads(asked[0].content) == {"for_s": 7200.0, "why": "02:15"}
+
+
+def test_nobody_there_names_the_address_and_the_next_command() -> None:
+    with pytest.raises(ServingError, match=r"127\.0\.0\.1:8000.*failsoft serve"):
+        client(httpx.ConnectError("refused")).status()
+
+
+def test_a_refused_token_says_how_to_get_the_right_one() -> None:
+    with pytest.raises(NotAuthorizedError, match="FAILSOFT_TOKEN"):
+        client(httpx.Response(401, json={})).restore(why="done")
+
+
+def test_any_other_answer_is_an_error_with_its_status() -> None:
+    with pytest.raises(ServingError, match="503"):
+        client(httpx.Response(503, text="no")).status()
