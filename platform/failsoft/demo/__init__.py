@@ -1,0 +1,1 @@
+"""One incident from fault to recovery, measured live."""

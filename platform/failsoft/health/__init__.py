@@ -1,0 +1,1 @@
+"""How we know that something is ill: shared by training and serving."""

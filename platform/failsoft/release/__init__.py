@@ -1,0 +1,1 @@
+"""What a release must show before it meets traffic."""

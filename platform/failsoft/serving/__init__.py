@@ -1,0 +1,1 @@
+"""Serving that gives less instead of stopping, and finds its way back."""

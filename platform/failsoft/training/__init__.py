@@ -1,0 +1,1 @@
+"""Training that goes on through bad numbers, dead workers and preemption."""

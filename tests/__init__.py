@@ -1,0 +1,1 @@
+"""Proof, by area; the package's tree is mirrored here."""

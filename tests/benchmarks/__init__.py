@@ -1,0 +1,1 @@
+"""Measurements: both sides interleaved in one run."""

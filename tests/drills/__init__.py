@@ -1,0 +1,1 @@
+"""Drills that break real processes on purpose."""

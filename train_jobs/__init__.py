@@ -1,0 +1,1 @@
+"""Composition roots for Ray jobs."""
