@@ -1,0 +1,59 @@
+# Every target sets up what it needs in .venv first, and only when something changed.
+#   make demo               one incident from fault to recovery, measured live      ARGS="--keep" is handed on
+#   make test               all tests but the drills                                ARGS="-k window" is handed on
+#   make drill              the long tests that break real Ray on purpose
+#   make lint               what CI checks: format, style, types, layers
+#   make format             rewrite the files in the house format
+#   make bench NAME=guard   one benchmark, or all of them without NAME
+# PYTHON=/path/to/python3.12 chooses the interpreter.
+
+VENV := .venv
+STAMP := $(VENV)/.set-up
+RUN := $(VENV)/bin
+
+.PHONY: demo test drill bench lint format style types layers setup clean help
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt .ci/setup
+	@rm -f $@
+	@PYTHON="$(PYTHON)" .ci/setup $(VENV)
+	@touch $@
+
+demo: $(STAMP)
+	@$(RUN)/failsoft demo $(ARGS)
+
+test: $(STAMP)
+	@$(RUN)/python -m pytest -m "not drill" $(ARGS)
+
+drill: $(STAMP)
+	@$(RUN)/python -m pytest -m drill $(ARGS)
+
+bench: $(STAMP)
+	@$(RUN)/python -m tests.benchmarks $(NAME)
+
+lint: $(STAMP)
+	@$(RUN)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
+	@$(RUN)/ruff check .
+	@$(RUN)/mypy
+	@$(RUN)/lint-imports --no-logo || { echo "an import points the wrong way; see [tool.importlinter] in pyproject.toml"; exit 1; }
+
+format: $(STAMP)
+	@$(RUN)/ruff check --fix --exit-zero --quiet .
+	@$(RUN)/ruff format .
+
+style: $(STAMP)
+	@$(RUN)/ruff check .
+
+types: $(STAMP)
+	@$(RUN)/mypy
+
+layers: $(STAMP)
+	@$(RUN)/lint-imports --no-logo
+
+clean:
+	rm -rf $(VENV) build dist ./*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
