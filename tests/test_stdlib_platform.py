@@ -60,7 +60,7 @@ def test_the_standard_library_wins_in_a_ray_worker() -> None:
 def test_the_standard_library_wins_in_a_serve_replica() -> None:
     from ray import serve
 
-    replica = serve.deployment(WhereIsPlatform).options(num_replicas=1, ray_actor_options={"num_cpus": 0})
+    replica = serve.deployment(num_replicas=1, ray_actor_options={"num_cpus": 0})(WhereIsPlatform)
     handle = serve.run(replica.bind(), name="where-is-platform", route_prefix=None)
     try:
         assert is_stdlib(handle.where.remote().result(timeout_s=60))
