@@ -8,7 +8,9 @@ from failsoft.durations import parse_duration_s
 from failsoft.errors import ConfigError
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("15m", 900.0), ("2h", 7200.0), (" 1.5H ", 5400.0), ("1d", 86400.0)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90.0), ("15m", 900.0), ("2h", 7200.0), (" 1.5H ", 5400.0), ("1d", 86400.0)]
+)
 def test_a_number_and_a_unit_are_seconds(text: str, seconds: float) -> None:
     assert parse_duration_s(text) == seconds
 

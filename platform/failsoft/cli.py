@@ -39,14 +39,16 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave it serving at the end, until Ctrl-C.")] = False,
     port: Annotated[int, typer.Option(help="Port of the gateway on 127.0.0.1; 0 picks a free one.")] = 0,
 ) -> None:
-    """Train under faults, publish, serve, break the model, watch it degrade and return. About four minutes on two cores."""
+    """Train under faults, publish, serve, break the model, watch it degrade and return. About four minutes."""
     from failsoft.demo.story import DemoConfig, run_demo  # noqa: PLC0415 -- loads torch and Ray, which --help need not
 
     run_demo(DemoConfig(data=data, out=out, keep=keep, port=port), console)
 
 
 @app.command()
-def status(url: UrlOption = DEFAULT_URL, json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def status(
+    url: UrlOption = DEFAULT_URL, json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+) -> None:
     """Say what a running gateway does now: stage, share, who answers, the window's verdict."""
     from failsoft.demo.tables import status_table  # noqa: PLC0415
 
@@ -60,7 +62,9 @@ def status(url: UrlOption = DEFAULT_URL, json_: Annotated[bool, typer.Option("--
 @app.command()
 def degrade(
     why: WhyOption,
-    for_: Annotated[str | None, typer.Option("--for", help="End by itself after this time, like 90s, 15m or 2h.")] = None,
+    for_: Annotated[
+        str | None, typer.Option("--for", help="End by itself after this time, like 90s, 15m or 2h.")
+    ] = None,
     url: UrlOption = DEFAULT_URL,
     home: HomeOption = None,
 ) -> None:

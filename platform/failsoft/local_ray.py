@@ -6,6 +6,7 @@ the settings are put in place first, and a process that loaded Ray before is ref
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import sys
@@ -20,7 +21,7 @@ def local_ray(*, num_cpus: int) -> Iterator[None]:
     """Run a private Ray for the time of the block. The settings stay in this process's environment.
 
     Args:
-        num_cpus: slots that Ray may hand out. They are counts, not cores: more slots than cores is fine for light actors.
+        num_cpus: slots that Ray may hand out. They are counts, not cores: light actors may share a core.
 
     Raises:
         ConfigError: this process loaded Ray with other settings already.
@@ -33,7 +34,7 @@ def local_ray(*, num_cpus: int) -> Iterator[None]:
         num_cpus=num_cpus,
         include_dashboard=False,
         log_to_driver=False,
-        logging_level="warning",
+        logging_level=logging.WARNING,
         _node_ip_address="127.0.0.1",
     )
     try:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from failsoft.demo.answers import Seen, percentile, phase_numbers, stage_timeline
 
 
-def seen(at_s: float, **changes: object) -> Seen:
-    fields: dict[str, object] = {
-        "sent_s": at_s,
-        "latency_ms": 10.0,
-        "status": 200,
-        "phase": "healthy",
-        "source": "primary",
-        "stage": "serving",
-        "epoch": 1,
-        "confidence": 0.9,
-        "intent": "play",
-        "expected": "play",
-    }
-    return Seen(**(fields | changes))  # type: ignore[arg-type] -- the table above is the type
+def seen(at_s: float, **changes: Any) -> Seen:
+    usual = Seen(
+        sent_s=at_s,
+        latency_ms=10.0,
+        status=200,
+        phase="healthy",
+        source="primary",
+        stage="serving",
+        epoch=1,
+        confidence=0.9,
+        intent="play",
+        expected="play",
+    )
+    return replace(usual, **changes)
 
 
 def test_a_request_without_a_200_is_lost_and_never_right() -> None:

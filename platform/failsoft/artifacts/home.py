@@ -1,4 +1,4 @@
-"""Where failsoft keeps its files: one folder, ``--home`` or ``$FAILSOFT_HOME``, else ``.failsoft`` in the working folder."""
+"""Where failsoft keeps its files: ``--home`` or ``$FAILSOFT_HOME``, else ``.failsoft`` in the working folder."""
 
 from __future__ import annotations
 
@@ -60,14 +60,18 @@ class Home:
         return ArtifactStore(self.root / "releases", clock, kind="release")
 
     def operator_token(self) -> str:
-        """The secret for operator routes: ``$FAILSOFT_TOKEN``, else a file that only its owner may read, made when absent.
+        """The secret for operator routes: ``$FAILSOFT_TOKEN``, else a file that only its owner may read.
+
+        The file is made when it is absent.
 
         Raises:
             ConfigError: the file can be read by others, or the token is too short to be one.
         """
         token = os.environ.get(TOKEN_VARIABLE) or self._token_from_file()
         if len(token) < 16:
-            raise ConfigError(f"the operator token has {len(token)} characters; use at least 16, or unset {TOKEN_VARIABLE}")
+            raise ConfigError(
+                f"the operator token has {len(token)} characters; use at least 16, or unset {TOKEN_VARIABLE}"
+            )
         return token
 
     def _token_from_file(self) -> str:

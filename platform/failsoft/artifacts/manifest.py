@@ -77,8 +77,12 @@ def digest_file(path: Path) -> str:
 def describe(folder: Path, *, kind: str, created_at_s: float, meta: Mapping[str, Any]) -> Manifest:
     """Digest every file below ``folder`` into a manifest (which is not written here)."""
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    files = {name: FileEntry(size_bytes=(folder / name).stat().st_size, digest=digest_file(folder / name)) for name in names}
+    files = {name: _entry(folder / name) for name in names}
     return Manifest(kind=kind, created_at_s=created_at_s, files=files, meta=meta)
+
+
+def _entry(path: Path) -> FileEntry:
+    return FileEntry(size_bytes=path.stat().st_size, digest=digest_file(path))
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -95,7 +99,7 @@ def read_manifest(folder: Path) -> Manifest:
         body = json.loads(path.read_bytes())
         if body["format"] != FORMAT:
             raise IncompatibleArtifactError(
-                f"{path} has format {body['format']}, this failsoft reads format {FORMAT}; use the failsoft that wrote it"
+                f"{path} has format {body['format']}, this failsoft reads {FORMAT}; use the failsoft that wrote it"
             )
         manifest = _from_body(body)
         stored = body["digest"]

@@ -130,7 +130,7 @@ class ArtifactStore:
         shutil.rmtree(aside)
 
     def sweep_orphans(self) -> int:
-        """Remove hidden folders that a killed writer left; returns how many. Only the store's single writer may call it."""
+        """Remove hidden folders that a killed writer left; returns how many. For the store's single writer only."""
         orphans = [path for path in self.root.glob(f"{_ASIDE}*") if path.is_dir()] if self.root.is_dir() else []
         for orphan in orphans:
             shutil.rmtree(orphan, ignore_errors=True)
@@ -163,7 +163,7 @@ class ArtifactStore:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Replace one file so that a reader sees the old or the new content, never a part, and a crash keeps one of them."""
+    """Replace one file: a reader sees the old or the new content, never a part, and a crash keeps one of them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f"{_ASIDE}{path.name}-{uuid.uuid4().hex[:8]}")
     try:

@@ -61,9 +61,7 @@ def phase_numbers(phase: str, seen: Sequence[Seen]) -> PhaseNumbers | None:
         return None
     answered = Counter(one.source or "none" for one in mine if not one.lost)
     latencies = [one.latency_ms for one in mine]
-    confidences = [
-        one.confidence for one in mine if one.source in ("primary", "canary") and one.confidence is not None
-    ]
+    confidences = [one.confidence for one in mine if one.source in ("primary", "canary") and one.confidence is not None]
     return PhaseNumbers(
         phase=phase,
         requests=len(mine),
@@ -91,7 +89,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 def stage_timeline(seen: Sequence[Seen]) -> list[tuple[float, str]]:
     """When each stage was first seen in an answer, in order of sending; a stage that comes back is listed again.
 
-    Answers overlap and replicas follow a plan milliseconds apart, so an answer of an older epoch never sets the stage back.
+    Answers overlap and replicas follow a plan milliseconds apart: an answer of an older epoch never sets it back.
     """
     timeline: list[tuple[float, str]] = []
     newest = -1

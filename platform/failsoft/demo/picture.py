@@ -54,8 +54,8 @@ def draw_incident(seen: Sequence[Seen], marks: Sequence[Mark], path: Path) -> No
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
         _draw_sources(upper, seen, start_s)
         _draw_confidence(lower, seen, start_s)
-        for axes in (upper, lower):
-            _shade_stages(axes, seen, start_s)
+        _shade_stages(upper, seen, start_s)
+        _shade_stages(lower, seen, start_s, named=True)
         _draw_marks(upper, lower, marks, start_s)
         figure.savefig(path)
 
@@ -77,21 +77,24 @@ def _draw_sources(axes: Axes, seen: Sequence[Seen], start_s: float) -> None:
 
 def _draw_confidence(axes: Axes, seen: Sequence[Seen], start_s: float) -> None:
     for source in ("primary", "canary", "gbdt"):
-        points = [(one.sent_s - start_s, one.confidence) for one in seen if one.source == source and one.confidence]
-        if points:
-            axes.scatter(*zip(*points, strict=True), s=7, color=_COLOURS[source], label=source, alpha=0.7, linewidths=0)
+        sure = [one for one in seen if one.source == source and one.confidence is not None]
+        times = [one.sent_s - start_s for one in sure]
+        heights = [one.confidence or 0.0 for one in sure]
+        axes.scatter(times, heights, s=7, color=_COLOURS[source], label=source, alpha=0.7, linewidths=0)
     axes.axhline(0.65, color="#666666", linewidth=0.8, linestyle="--")
     axes.text(0, 0.66, "low confidence 0.65", fontsize=9, color="#444444")
     axes.set(ylim=(0, 1.02), ylabel="confidence of the answer", xlabel="seconds of traffic")
 
 
-def _shade_stages(axes: Axes, seen: Sequence[Seen], start_s: float) -> None:
+def _shade_stages(axes: Axes, seen: Sequence[Seen], start_s: float, *, named: bool = False) -> None:
     timeline = stage_timeline(seen)
     end_s = max(one.sent_s for one in seen)
     ends = [at_s for at_s, _ in timeline[1:]] + [end_s]
     for (at_s, stage), until_s in zip(timeline, ends, strict=True):
         shade = _STAGE_SHADES.get(stage, "#eeeeee")
         axes.axvspan(at_s - start_s, until_s - start_s, color=shade, zorder=-1, linewidth=0)
+        if named and until_s - at_s > 0.5:  # narrower bands have no room for a word
+            axes.text(at_s - start_s + 0.15, 0.03, stage.upper(), fontsize=9, color="#444444")
 
 
 def _draw_marks(upper: Axes, lower: Axes, marks: Sequence[Mark], start_s: float) -> None:

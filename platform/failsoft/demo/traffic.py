@@ -38,8 +38,9 @@ class SteadyTraffic:
         self._questions = questions
         self._clock = clock
         self._interval_s = 1.0 / rate_hz
-        self._rng = random.Random(seed)  # noqa: S311 -- chooses example sentences, no secret
-        self._phase, self._prepare = "warm-up", as_it_is
+        self._rng = random.Random(seed)
+        self._phase = "warm-up"
+        self._prepare: Prepare = as_it_is
         self._stop = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="steady-traffic", daemon=True)
         self.seen: list[Seen] = []
@@ -59,13 +60,12 @@ class SteadyTraffic:
 
     async def _run(self) -> None:
         limits = httpx.Limits(max_connections=256, max_keepalive_connections=64)
-        async with httpx.AsyncClient(timeout=20.0, limits=limits) as client:
-            async with asyncio.TaskGroup() as group:
-                due_s = self._clock.monotonic_s()
-                while not self._stop.is_set():
-                    group.create_task(self._ask(client, self._rng.choice(self._questions)))
-                    due_s += self._interval_s
-                    await asyncio.sleep(max(0.0, due_s - self._clock.monotonic_s()))
+        async with httpx.AsyncClient(timeout=20.0, limits=limits) as client, asyncio.TaskGroup() as group:
+            due_s = self._clock.monotonic_s()
+            while not self._stop.is_set():
+                group.create_task(self._ask(client, self._rng.choice(self._questions)))
+                due_s += self._interval_s
+                await asyncio.sleep(max(0.0, due_s - self._clock.monotonic_s()))
 
     async def _ask(self, client: httpx.AsyncClient, question: Question) -> None:
         phase, text = self._phase, self._prepare(question.text, self._rng)

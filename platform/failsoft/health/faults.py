@@ -95,7 +95,9 @@ def _fault(entry: dict[str, object]) -> Fault:
     unknown = set(entry) - {"kind", "position", "rank"}
     if unknown:
         raise ConfigError(f"fault {entry} has unknown fields {sorted(unknown)}; known are kind, position, rank")
-    return Fault(kind=FaultKind(str(entry["kind"])), position=int(str(entry["position"])), rank=int(str(entry.get("rank", 0))))
+    return Fault(
+        kind=FaultKind(str(entry["kind"])), position=int(str(entry["position"])), rank=int(str(entry.get("rank", 0)))
+    )
 
 
 def _first_time(mark: Path) -> bool:

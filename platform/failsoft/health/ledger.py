@@ -42,12 +42,18 @@ class Event:
     data: Mapping[str, Any] = field(default_factory=dict)
 
     def to_line(self) -> bytes:
-        """One JSON line, at most ``MAX_EVENT_BYTES``; larger ``data`` is replaced by a note that says how large it was."""
+        """One JSON line, at most ``MAX_EVENT_BYTES``; larger ``data`` is replaced by a note of its size."""
         line = self._encode(self.data)
         return line if len(line) <= MAX_EVENT_BYTES else self._encode({"dropped_bytes": len(line)})
 
     def _encode(self, data: Mapping[str, Any]) -> bytes:
-        record = {"v": SCHEMA, "at_s": round(self.at_s, 6), "side": self.side, "kind": self.kind, "subject": self.subject}
+        record = {
+            "v": SCHEMA,
+            "at_s": round(self.at_s, 6),
+            "side": self.side,
+            "kind": self.kind,
+            "subject": self.subject,
+        }
         record |= {"why": self.why[:4096], "data": dict(data)}
         return json.dumps(record, ensure_ascii=True, separators=(",", ":"), default=str).encode() + b"\n"
 
@@ -69,7 +75,7 @@ class Ledger:
         self._side = side
         self._subject = subject
 
-    def record(self, kind: str, why: str, **data: Any) -> Event:  # noqa: ANN401 -- details are free-form JSON
+    def record(self, kind: str, why: str, **data: Any) -> Event:
         """Append one event and return it. ``data`` is small JSON; what JSON cannot say is written as text."""
         event = Event(at_s=self._clock.wall_s(), side=self._side, kind=kind, subject=self._subject, why=why, data=data)
         self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -39,7 +39,9 @@ class Lifecycle(Generic[StateT]):
     ) -> None:
         missing = [state for state in type(start) if state not in table]
         if missing:
-            raise ConfigError(f"the table of moves has no entry for {missing}; list every state, terminal ones as empty")
+            raise ConfigError(
+                f"the table of moves has no entry for {missing}; list every state, terminal ones as empty"
+            )
         self._table = table
         self._state = start
         self._on_move = on_move
@@ -57,7 +59,9 @@ class Lifecycle(Generic[StateT]):
         """Go to ``to``, or raise :class:`IllegalMoveError` and stay."""
         if not self.may_move(to):
             allowed = ", ".join(sorted(self._table[self._state])) or "nothing: it is terminal"
-            raise IllegalMoveError(f"no move from {self._state} to {to} ({why}); from {self._state} one may go to {allowed}")
+            raise IllegalMoveError(
+                f"no move from {self._state} to {to} ({why}); from {self._state} one may go to {allowed}"
+            )
         move = Move(before=self._state, after=to, why=why)
         if self._on_move is not None:
             self._on_move(move)

@@ -41,14 +41,14 @@ class HealthPolicy:
     max_bad_fraction: float = 0.20
     """At this share of bad outcomes the verdict is DEGRADED, if chance is ruled out too."""
     ruled_out_bad_fraction: float = 0.05
-    """The bad rate of a healthy model. DEGRADED needs evidence that the true rate is above it, which keeps a window that
-    has just begun to fill from tripping on chance (4 bad of the first 20 happen to a healthy model in 1.6 % of starts)."""
+    """The bad rate of a healthy model. DEGRADED needs evidence that the true rate is above it, which keeps a window
+    that has just begun to fill from tripping on chance (a healthy model has 4 bad of 20 in 1.6 % of starts)."""
     chance_alpha: float = 1e-3
     """How improbable the window must be at ``ruled_out_bad_fraction`` before chance counts as ruled out."""
     warn_bad_fraction: float | None = None
     """Above this share the verdict carries a warning."""
     max_consecutive_bad: int | None = None
-    """So many bad outcomes in a row are DEGRADED whatever the window says, even below ``min_samples``."""
+    """So many bad outcomes in a row are DEGRADED whatever the window says, however short."""
 
     def __post_init__(self) -> None:
         """Refuse settings that can never trip or always do."""
@@ -176,9 +176,9 @@ def armed_policy(policy: HealthPolicy, healthy_bad_fraction: float, *, max_risk:
     risk = false_trip_risk(policy, healthy_bad_fraction)
     if not risk <= max_risk:
         raise ConfigError(
-            f"max_bad_fraction {policy.max_bad_fraction:.2%} over {policy.window_size} outcomes would trip on this healthy "
-            f"model, which has {healthy_bad_fraction:.2%} bad answers (chance {risk:.2g} a window); raise max_bad_fraction, "
-            "lower the confidence limit, or calibrate the release"
+            f"max_bad_fraction {policy.max_bad_fraction:.2%} over {policy.window_size} outcomes would trip on this "
+            f"healthy model, which has {healthy_bad_fraction:.2%} bad answers (chance {risk:.2g} a window); raise "
+            "max_bad_fraction, lower the confidence limit, or calibrate the release"
         )
     healthy = max(policy.ruled_out_bad_fraction, healthy_bad_fraction)
     return replace(policy, ruled_out_bad_fraction=min(healthy, policy.max_bad_fraction))

@@ -39,9 +39,10 @@ class Tally:
 
 
 def log_evidence_against(rate: float, tally: Tally) -> float:
-    """Natural log of the mixture e-value against "the true rate is ``rate``"; at most ``log(1/alpha)`` w.p. 1-alpha if true.
+    """Natural log of the mixture e-value against "the true rate is ``rate``".
 
-    The mixture is uniform over rates: e = Beta(1+bad, 1+good) / (rate^bad * (1-rate)^good).
+    If that is true, it stays below ``log(1/alpha)`` for ever with probability 1 - alpha. The mixture is uniform over
+    rates: e = Beta(1+bad, 1+good) / (rate^bad * (1-rate)^good).
     """
     good = tally.total - tally.bad
     mixture = math.lgamma(1 + tally.bad) + math.lgamma(1 + good) - math.lgamma(2 + tally.total)
@@ -86,7 +87,7 @@ def compare_with_rate(subject: Tally, reference_rate: float, *, margin: float, a
 
 
 def compare_arms(subject: Tally, stand_in: Tally, *, margin: float, alpha: float) -> Comparison:
-    """Is the subject's bad rate at most the stand-in's plus ``margin``? Each side gets half of ``alpha`` (union bound)."""
+    """Is the subject's bad rate at most the stand-in's plus ``margin``? Each side gets half of ``alpha``."""
     subject_low, subject_high = rate_bounds(subject, alpha=alpha / 2)
     stand_in_low, stand_in_high = rate_bounds(stand_in, alpha=alpha / 2)
     if subject_high <= stand_in_low + margin:
