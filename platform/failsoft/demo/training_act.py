@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 
 from rich.console import Console
-from train_jobs.intent_ner import JobConfig, JobResult
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from failsoft.artifacts.home import Home
 from failsoft.health.faults import Fault, FaultKind, FaultPlan, burst
+from failsoft.training.progress import read_progress
+from train_jobs.intent_ner import JobConfig, JobResult, run_job
 
 _POLL_S = 0.25
 
