@@ -1,0 +1,96 @@
+"""The commands that the README gives for a real cluster, typed against a real head node from a plain checkout."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from failsoft.artifacts.home import Home
+from failsoft.health.clock import SystemClock
+from tests.drills.cluster import BIN, Head, child, free_ports, ray_head, run, wait_until
+
+pytestmark = pytest.mark.drill
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cluster") / "home"
+
+
+@pytest.fixture(scope="module")
+def head(home: Path) -> Iterator[Head]:
+    with ray_head(home) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def trained(head: Head, home: Path) -> str:
+    """The release that a job published, submitted as the README says."""
+    command = ["python", "-m", "train_jobs.intent_ner", "--run", "cluster", "--preset", "demo"]
+    submit = ["ray", "job", "submit", "--address", head.dashboard_url, "--working-dir", ".", "--", *command]
+    output = run(head, *submit, timeout_s=400)
+    published = Home(root=home).releases(SystemClock()).listing()
+    assert len(published) == 1, output[-4000:]
+    return published[0].name
+
+
+@contextmanager
+def serving(head: Head, log: Path) -> Iterator[str]:
+    """``serve run serve_apps:app`` on a port of its own, for the time of the block."""
+    port = free_ports(1)[0]
+    run(head, "serve", "start", "--address", head.address, "--http-port", str(port), timeout_s=90)
+    url = f"http://127.0.0.1:{port}"
+    command = [str(BIN / "serve"), "run", "--address", head.address, "serve_apps:app"]
+    with child(command, environment=head.environment, log=log) as process:
+        wait_until(lambda: _answers(url, process, log), what="serve run serve_apps:app", timeout_s=150)
+        yield url
+
+
+def _answers(url: str, process: subprocess.Popen[bytes], log: Path) -> bool:
+    assert process.poll() is None, f"serve run ended: {log.read_text('utf-8', 'replace')[-4000:]}"
+    try:
+        return httpx.get(f"{url}/healthz", timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def ask(url: str, text: str) -> dict[str, Any]:
+    answer = httpx.post(f"{url}/v1/predict", json={"text": text, "key": "caller-1"}, timeout=10)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def test_serving_without_a_release_says_how_to_make_one(head: Head, tmp_path: Path) -> None:
+    command = [str(BIN / "serve"), "run", "--address", head.address, "serve_apps:app", f"home={tmp_path / 'empty'}"]
+    done = subprocess.run(
+        command,
+        env=head.environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "failsoft train" in done.stdout + done.stderr
+
+
+def test_a_submitted_job_publishes_a_release_that_serve_run_answers_with(
+    head: Head, trained: str, tmp_path: Path
+) -> None:
+    with serving(head, tmp_path / "serve.log") as url:
+        answer = ask(url, "play some jazz in the kitchen")
+        assert answer["source"] == "primary"
+        assert answer["release"] == trained
+        assert answer["intent"]
+        assert 0.0 < answer["confidence"] <= 1.0
+        assert answer["stage"] == "serving"
+        assert answer["degrade_reason"] is None
+        for malformed in ("\u202e\u200b🎵🎵🎵", "plаy sоme jаzz", "x" * 8000):
+            assert ask(url, malformed)["intent"]

@@ -1,0 +1,16 @@
+"""The gateway process answers when no model can, so it must start without what a model needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+LOADED = "import sys, failsoft.serving.gateway; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+
+
+def test_the_gateway_process_loads_no_torch() -> None:
+    """The import contract sees what the code says; this sees what really happens, lazy imports of others included."""
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "failsoft" in loaded
+    assert not loaded & {"torch", "matplotlib"}
