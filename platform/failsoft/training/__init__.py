@@ -1,1 +1,1 @@
-"""Training that goes on through bad numbers, dead workers and preemption."""
+"""Training that goes on: guarded steps, snapshots, exact data order, verified checkpoints, supervised restarts."""

@@ -1,0 +1,188 @@
+"""What a run leaves for people: ledger events, dead letters, progress. Rank 0 speaks for all; each rank has letters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from failsoft.health.clock import Clock
+from failsoft.health.faults import Fault, FaultPlan
+from failsoft.health.ledger import Ledger
+from failsoft.training.batches import GlobalBatches
+from failsoft.training.breaker import Breaker
+from failsoft.training.checkpoint import Restored
+from failsoft.training.deadletters import DeadLetter, DeadLetters, letter_of
+from failsoft.training.guard import StepOutcome
+from failsoft.training.progress import Phase, PositionMark, Progress, ProgressFile, read_progress
+from failsoft.training.ranks import Ranks
+from failsoft.training.snapshot import SnapshotMark
+from failsoft.training.state import TrainingState
+
+_LOSS_MEMORY = 0.95
+_MAX_IDS_IN_LEDGER = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """Where a run writes, and what is planned to go wrong in it."""
+
+    folder: Path
+    """The run's folder."""
+    ledger: Ledger
+    clock: Clock
+    faults: FaultPlan = field(default_factory=FaultPlan)
+
+
+class Chronicle:
+    """Writes the story of one rank. Judges nothing and changes nothing in the run."""
+
+    def __init__(self, desk: Desk, state: TrainingState, breaker: Breaker, ranks: Ranks) -> None:
+        self._desk = desk
+        self._state = state
+        self._breaker = breaker
+        self._ranks = ranks
+        self._leads = ranks.rank == 0
+        self._letters = DeadLetters(desk.folder / "dead_letters", rank=ranks.rank)
+        self._file = ProgressFile(desk.folder, desk.clock)
+        self._progress = Progress(phase=Phase.TRAINING)
+        self._set_mark: Callable[[int], None] = lambda _position: None
+        self._resumes = False
+        self._warned = False
+
+    @property
+    def letters_folder(self) -> Path:
+        """Where the dead letters lie."""
+        return self._letters.path.parent
+
+    @property
+    def loss(self) -> float | None:
+        """Running mean of the loss over recent applied steps; None before the first."""
+        return self._progress.loss
+
+    def started(self, restored: Restored | None, *, total_batches: int, identity_digest: str) -> None:
+        """A group of workers begins, at the start or at a checkpoint."""
+        if not self._leads:
+            return
+        mark = PositionMark(self._desk.folder)
+        before, reached = read_progress(self._desk.folder), mark.read()
+        attempt = 1 if before is None else before.attempt + 1
+        repeated = max(0, (reached or 0) - self._state.position)
+        self._progress = replace(self._progress, attempt=attempt, total=total_batches)
+        self._resumes = reached is not None
+        self._tell(
+            "run_started",
+            "from the beginning" if restored is None else f"from {restored.name}",
+            attempt=attempt,
+            total_batches=total_batches,
+            world=self._ranks.world,
+            config_digest=identity_digest,
+            repeated_batches=repeated,
+        )
+        if restored is not None:
+            self._tell("restored", "newest whole and healthy", checkpoint=restored.name, repeated_batches=repeated)
+        self._file.write(self._look())
+        self._set_mark = mark.start()
+
+    def begins(self, position: int) -> None:
+        """The batch at ``position`` is about to be worked on."""
+        self._set_mark(position)
+        if self._leads:
+            self._file.offer(self._look)
+
+    def planned(self, fault: Fault) -> None:
+        """A planned fault strikes now; each rank tells its own, since it may be its last word."""
+        self._desk.ledger.record(
+            "planned_fault", "from the plan", fault=fault.kind, position=fault.position, rank=fault.rank
+        )
+
+    def applied(self, outcome: StepOutcome) -> None:
+        """An update happened."""
+        loss, before = outcome.mean_loss, self._progress.loss
+        mean = loss if before is None else _LOSS_MEMORY * before + (1.0 - _LOSS_MEMORY) * loss
+        self._progress = replace(self._progress, loss=mean)
+        if self._resumes:
+            self._resumes = False
+            self._tell("resumed", "first update of this attempt")
+
+    def refused(self, outcome: StepOutcome) -> None:
+        """A batch left no trace but this."""
+        letter = letter_of(outcome, step=self._state.step, at_s=self._desk.clock.wall_s())
+        self._letters.write(letter)
+        details = {key: getattr(outcome, key) for key in ("position", "rank", "loss", "grad_norm", "bad_tensor")}
+        ids = list(outcome.sample_ids[:_MAX_IDS_IN_LEDGER])
+        self._tell(
+            "batch_refused",
+            letter.reason,
+            **details,
+            reason=letter.reason,
+            sample_ids=ids,
+            in_a_row=self._breaker.in_a_row,
+        )
+
+    def rolled_back(self, why: str, *, mark: SnapshotMark, step_before: int, burst: int) -> None:
+        """The state is that of the snapshot again; the position moved on."""
+        self._tell(
+            "rolled_back",
+            why,
+            step_before=step_before,
+            step_after=mark.step,
+            undone_steps=step_before - mark.step,
+            snapshot_position=mark.position,
+            refused_in_burst=burst,
+        )
+
+    def buried(self, positions: Iterable[int], batches: GlobalBatches) -> None:
+        """The updates of these batches were undone by a rollback: each leaves a letter."""
+        for position in positions:
+            mine = batches.indices(position, self._ranks.rank, self._ranks.world)
+            letter = DeadLetter(
+                position=position,
+                step=self._state.step,
+                rank=self._ranks.rank,
+                reason="undone by a rollback",
+                sample_ids=tuple(mine.tolist()),
+                at_s=self._desk.clock.wall_s(),
+            )
+            self._letters.write(letter)
+
+    def withheld(self, tensor: str) -> None:
+        """A snapshot was not taken because the state is ill."""
+        self._tell("snapshot_withheld", f"{tensor} is not finite", tensor=tensor)
+
+    def watched(self) -> None:
+        """Say once when the drop rate goes above its warning level."""
+        verdict = self._breaker.drop_rate
+        if verdict.warning and not self._warned:
+            self._tell("drop_rate_warning", verdict.reason, bad=verdict.bad, total=verdict.total)
+        self._warned = verdict.warning
+
+    def stopped(self, diagnosis: str) -> None:
+        """The run will not go on by itself."""
+        self._tell("run_stopped", diagnosis)
+        self._end(Phase.STOPPED)
+
+    def finished(self) -> None:
+        """All batches are consumed."""
+        self._tell(
+            "run_finished", "all batches are consumed", refused=self._breaker.refused, rollbacks=self._breaker.rollbacks
+        )
+        self._end(Phase.TRAINING)  # evaluation comes next; whoever does it turns the phase
+
+    def _end(self, phase: Phase) -> None:
+        self._set_mark(self._state.position)
+        if self._leads:
+            self._file.write(replace(self._look(), phase=phase))
+
+    def _look(self) -> Progress:
+        return replace(
+            self._progress,
+            position=self._state.position,
+            step=self._state.step,
+            refused=self._breaker.refused,
+            rollbacks=self._breaker.rollbacks,
+        )
+
+    def _tell(self, kind: str, why: str, **data: object) -> None:
+        if self._leads:
+            self._desk.ledger.record(kind, why, **({"position": self._state.position, "step": self._state.step} | data))

@@ -1,0 +1,133 @@
+"""The loop on Ray Train: worker groups, one immediate retry and preemption inside Ray, everything else outside.
+
+Ray's own list of checkpoints is not trusted: it is written in place, and a torn one stops every later start. The run's
+checkpoints have manifests of their own, so the list is thrown away before each attempt, and restoring never asks Ray.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray.exceptions
+import ray.train
+import torch
+import torch.distributed as dist
+from ray.train import CheckpointUploadMode, FailureConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchConfig, TorchTrainer
+
+from failsoft.errors import ConfigError, TrainingError
+from failsoft.health.clock import SystemClock
+from failsoft.health.ledger import Ledger, Side
+from failsoft.training.checkpoint import Deliver, Write
+from failsoft.training.loop import TrainLoop
+from failsoft.training.progress import PositionMark
+from failsoft.training.ranks import Ranks, ranks_here
+
+Build = Callable[[Any, Ranks, Deliver], TrainLoop]
+"""Makes this rank's loop from the job's config; importable by name on every worker."""
+
+_RAY_LIST_OF_CHECKPOINTS = "checkpoint_manager_snapshot.json"
+_DRIVER_ENVIRONMENT = {
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.1",  # the poll that sees a dead worker, and that each report waits for
+    "RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S": "1",
+    "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": "60",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaySettings:
+    """How a run sits on a Ray cluster."""
+
+    folder: Path
+    """The run's folder; on storage that all nodes share when there are several."""
+    ledger: Path
+    workers: int = 1
+    threads_per_worker: int = 1
+    """Threads of torch, and CPUs asked of Ray, for each worker."""
+    immediate_retries: int = 1
+    """Restarts of the worker group by Ray itself, at once; later failures go to the supervisor, which waits."""
+    collective_timeout_s: int = 300
+    """A collective that takes longer is an error, not a wait for ever."""
+
+    def __post_init__(self) -> None:
+        """Refuse a run without workers."""
+        for name in ("workers", "threads_per_worker", "collective_timeout_s"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; use 1 or more")
+
+
+def run_attempt(build: Build, config: Any, settings: RaySettings) -> str | None:
+    """One attempt on the Ray that this process is connected to.
+
+    Returns:
+        None when the workers came to an end of their own (finished, or stopped with a diagnosis), else what ended them.
+    """
+    for name, value in _DRIVER_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    (settings.folder / _RAY_LIST_OF_CHECKPOINTS).unlink(missing_ok=True)
+    trainer = TorchTrainer(
+        _work,
+        train_loop_config={"build": build, "config": config, "settings": settings},
+        torch_config=TorchConfig(backend="gloo", timeout_s=settings.collective_timeout_s),
+        scaling_config=ScalingConfig(
+            num_workers=settings.workers, resources_per_worker={"CPU": settings.threads_per_worker}
+        ),
+        run_config=RunConfig(
+            name=settings.folder.name,
+            storage_path=str(settings.folder.parent),
+            failure_config=FailureConfig(  # type: ignore[call-arg]  # ray.train hands out its V2 class at run time
+                max_failures=settings.immediate_retries, max_preemption_failures=-1, controller_failure_limit=5
+            ),
+        ),
+    )
+    try:
+        trainer.fit()
+    except (ray.train.TrainingFailedError, ray.exceptions.RayActorError) as error:
+        return _first_lines(error)
+    return None
+
+
+def _work(job: Mapping[str, Any]) -> None:
+    """What each worker runs. An error that all ranks agree on ends the attempt without a retry; others are Ray's."""
+    settings: RaySettings = job["settings"]
+    torch.set_num_threads(settings.threads_per_worker)
+    ranks = ranks_here()
+    try:
+        job["build"](job["config"], ranks, _deliver_through_ray).run()
+    except TrainingError:  # the breaker's diagnosis, the same on every rank and already in the ledger
+        return
+    except Exception as error:  # the worker's outermost frame: note what ended it, then let Ray see it
+        _note(error, settings, ranks)
+        raise
+
+
+def _deliver_through_ray(write: Write | None, metrics: Mapping[str, float]) -> None:
+    """Report on all ranks together. Rank 0 publishes inside Ray's upload hook: aside, digest, rename."""
+    if write is None:
+        ray.train.report(dict(metrics))
+        return
+    run_folder = ray.train.get_context().get_storage().experiment_fs_path
+    ray.train.report(
+        dict(metrics),
+        checkpoint=ray.train.Checkpoint(run_folder),  # a place holder: the hook writes from memory
+        checkpoint_upload_mode=CheckpointUploadMode.SYNC,
+        checkpoint_upload_fn=lambda _placeholder, _name: ray.train.Checkpoint(str(write())),
+    )
+
+
+def _note(error: Exception, settings: RaySettings, ranks: Ranks) -> None:
+    """Leave the error in the ledger: by it the supervisor tells a bug from a fault."""
+    lost_peer = isinstance(error, dist.DistError) or "gloo" in str(error).lower() or "by peer" in str(error)
+    ledger = Ledger(settings.ledger, SystemClock(), side=Side.TRAINING, subject=settings.folder.name)
+    kind = "peer_lost" if lost_peer else "worker_failed"
+    said = f"{type(error).__name__}: {_first_lines(error)}"
+    ledger.record(kind, said, error=said, position=PositionMark(settings.folder).read() or 0, rank=ranks.rank)
+
+
+def _first_lines(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " | ".join(lines[:4])[:600] or type(error).__name__

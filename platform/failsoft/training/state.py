@@ -1,0 +1,179 @@
+"""Everything that a training step changes, as named tensors and small JSON, and back.
+
+RAM snapshots and disk checkpoints both take this form, so what one restores the other does too. Names of tensors:
+``model/<parameter or buffer>`` (also non-persistent buffers; tied weights once), ``optimizer/<index>/<moment>``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from failsoft.errors import ConfigError, IncompatibleArtifactError
+
+_MODEL = "model/"
+_OPTIMIZER = "optimizer/"
+
+
+class Stateful(Protocol):
+    """A part whose state is small JSON."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state now."""
+        ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take a state on."""
+        ...
+
+
+@dataclass(kw_only=True)
+class TrainingState:
+    """The moving parts of a run."""
+
+    model: nn.Module
+    """The bare model, not its DDP wrapper."""
+    optimizer: Optimizer
+    scheduler: LRScheduler | None = None
+    scaler: GradScaler | None = None
+    breaker: Stateful | None = None
+    """Counts of refused steps; restored from disk, kept through a rollback."""
+    position: int = 0
+    """Global batches consumed since the start of the run, refused ones included."""
+    step: int = 0
+    """Updates applied."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlatState:
+    """A state in the form that is copied and written."""
+
+    tensors: dict[str, Tensor]
+    scalars: dict[str, Any]
+
+
+def flatten(state: TrainingState) -> FlatState:
+    """The state as it is now. Tensors are references, not copies.
+
+    Raises:
+        ConfigError: the scheduler or optimizer holds something that JSON cannot say.
+    """
+    moments, groups, rest = _flat_optimizer(state.optimizer)
+    scalars = {
+        "position": state.position,
+        "step": state.step,
+        "optimizer_groups": groups,
+        "optimizer_scalars": rest,
+        "scheduler": None if state.scheduler is None else state.scheduler.state_dict(),
+        "scaler": None if state.scaler is None else state.scaler.state_dict(),
+        "breaker": None if state.breaker is None else state.breaker.state_dict(),
+    }
+    try:
+        plain = dict(json.loads(json.dumps(scalars)))
+    except TypeError as error:
+        raise ConfigError(
+            f"the training state holds what JSON cannot say: {error}; use a scheduler of plain numbers"
+        ) from error
+    return FlatState(tensors=model_tensors(state.model) | moments, scalars=plain)
+
+
+def unflatten(flat: FlatState, into: TrainingState, *, with_breaker: bool) -> None:
+    """Put a flat state into the live parts; ``flat`` itself is copied from and stays as it is.
+
+    Args:
+        flat: what :func:`flatten` gave.
+        into: parts of the same shapes.
+        with_breaker: also take on its counts (a restart does, a rollback keeps the live ones).
+
+    Raises:
+        IncompatibleArtifactError: names or shapes of the model's tensors differ; nothing was changed.
+    """
+    load_model_tensors(into.model, flat.tensors)
+    _load_optimizer(into.optimizer, flat)
+    scalars = flat.scalars
+    for part, key in ((into.scheduler, "scheduler"), (into.scaler, "scaler"), (into.breaker, "breaker")):
+        if part is not None and scalars[key] is not None and (key != "breaker" or with_breaker):
+            part.load_state_dict(_like(scalars[key], part.state_dict()))
+    into.position, into.step = int(scalars["position"]), int(scalars["step"])
+
+
+def model_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and all buffers by name, detached, not copied."""
+    named = dict(model.named_parameters()) | dict(model.named_buffers())
+    return {f"{_MODEL}{name}": tensor.detach() for name, tensor in named.items()}
+
+
+@torch.no_grad()
+def load_model_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Copy saved parameters and buffers into a model, in place; tensors of other parts are passed over.
+
+    Raises:
+        IncompatibleArtifactError: naming what is missing, unknown, or of another shape; nothing was changed.
+    """
+    live = model_tensors(model)
+    saved = {name: tensor for name, tensor in tensors.items() if name.startswith(_MODEL)}
+    wrong = [f"{name[len(_MODEL) :]} is missing" for name in sorted(live.keys() - saved.keys())]
+    wrong += [f"{name[len(_MODEL) :]} is not in the model" for name in sorted(saved.keys() - live.keys())]
+    wrong += [
+        f"{name[len(_MODEL) :]} is {tuple(saved[name].shape)}, the model has {tuple(live[name].shape)}"
+        for name in sorted(live.keys() & saved.keys())
+        if saved[name].shape != live[name].shape
+    ]
+    if wrong:
+        more = f" and {len(wrong) - 8} more" if len(wrong) > 8 else ""
+        raise IncompatibleArtifactError(
+            f"the saved state does not fit the model: {'; '.join(wrong[:8])}{more}; use the recipe it was trained "
+            "with, or another run name to start afresh"
+        )
+    for name, tensor in live.items():
+        tensor.copy_(saved[name])
+
+
+def first_unhealthy(tensors: Mapping[str, Tensor]) -> str | None:
+    """Name of the first floating tensor that is not finite; None when all are. One host sync when all are."""
+    floating = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point() and tensor.numel()}
+    largest = torch.nn.utils.get_total_norm(
+        list(floating.values()), norm_type=math.inf
+    )  # NaN and Inf both survive a max
+    if math.isfinite(float(largest)):
+        return None
+    return next((name for name, tensor in floating.items() if not bool(torch.isfinite(tensor).all())), None)
+
+
+def _flat_optimizer(optimizer: Optimizer) -> tuple[dict[str, Tensor], list[dict[str, Any]], dict[str, Any]]:
+    packed = optimizer.state_dict()
+    entries = {f"{_OPTIMIZER}{i}/{name}": value for i, slot in packed["state"].items() for name, value in slot.items()}
+    moments = {name: value.detach() for name, value in entries.items() if isinstance(value, Tensor)}
+    rest = {name: value for name, value in entries.items() if not isinstance(value, Tensor)}
+    return moments, packed["param_groups"], rest
+
+
+def _load_optimizer(optimizer: Optimizer, flat: FlatState) -> None:
+    slots: dict[int, dict[str, Any]] = {}
+    copies = {name: tensor.clone() for name, tensor in flat.tensors.items() if name.startswith(_OPTIMIZER)}
+    for key, value in (copies | flat.scalars["optimizer_scalars"]).items():
+        index, name = key[len(_OPTIMIZER) :].split("/", 1)
+        slots.setdefault(int(index), {})[name] = value
+    live_groups = optimizer.state_dict()["param_groups"]
+    saved_groups = flat.scalars["optimizer_groups"]
+    sizes = [len(group["params"]) for group in live_groups], [len(group["params"]) for group in saved_groups]
+    if sizes[0] != sizes[1]:
+        raise IncompatibleArtifactError(
+            f"the optimizer has parameter groups of {sizes[0]}, the saved state of {sizes[1]}"
+        )
+    groups = [_like(saved, live) for saved, live in zip(saved_groups, live_groups, strict=True)]
+    optimizer.load_state_dict({"state": slots, "param_groups": groups})
+
+
+def _like(saved: dict[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON turned tuples into lists; turn them back where the live part has tuples."""
+    return {key: tuple(value) if isinstance(live.get(key), tuple) else value for key, value in saved.items()}

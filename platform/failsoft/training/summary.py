@@ -1,0 +1,75 @@
+"""A run in numbers, from its ledger alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from failsoft.health.ledger import Event, Side
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSummary:
+    """What a run went through. A batch that was met twice, because a restart repeated it, counts once."""
+
+    batches_total: int = 0
+    steps_applied: int = 0
+    batches_refused: int = 0
+    rollbacks: int = 0
+    steps_undone: int = 0
+    """Updates that rollbacks took back."""
+    worker_deaths: int = 0
+    """Groups of workers that ended before their time."""
+    batches_repeated: int = 0
+    """Batches worked on again after restarts."""
+    resume_times_s: tuple[float, ...] = ()
+    """From each planned kill to the first update of the next group of workers, back-off included."""
+    checkpoints: int = 0
+    quarantined: int = 0
+    attempts: int = 0
+    took_s: float = 0.0
+    """From the first start to the end, wall time."""
+    finished: bool = False
+
+    @property
+    def dropped_fraction(self) -> float | None:
+        """Refused batches of all; None before any batch."""
+        return self.batches_refused / self.batches_total if self.batches_total else None
+
+
+def summarise(events: Iterable[Event], *, run: str) -> RunSummary:
+    """Add up what the ledger says about one run."""
+    mine = [event for event in events if event.side is Side.TRAINING and event.subject == run]
+    starts = _of(mine, "run_started")
+    finishes = _of(mine, "run_finished")
+    rollbacks = {event.data["position"]: event for event in _of(mine, "rolled_back")}
+    ends = [*finishes, *_of(mine, "run_stopped")]
+    return RunSummary(
+        batches_total=int(starts[-1].data["total_batches"]) if starts else 0,
+        steps_applied=int(finishes[-1].data["step"]) if finishes else 0,
+        batches_refused=len({event.data["position"] for event in _of(mine, "batch_refused")}),
+        rollbacks=len(rollbacks),
+        steps_undone=sum(int(event.data["undone_steps"]) for event in rollbacks.values()),
+        worker_deaths=max(0, len(starts) - len(ends)),
+        batches_repeated=sum(int(event.data["repeated_batches"]) for event in starts),
+        resume_times_s=tuple(_resume_times(mine)),
+        checkpoints=len({event.data["name"] for event in _of(mine, "checkpoint_published")}),
+        quarantined=len(_of(mine, "checkpoint_quarantined")),
+        attempts=len(starts),
+        took_s=ends[-1].at_s - starts[0].at_s if starts and ends else 0.0,
+        finished=bool(finishes),
+    )
+
+
+def _of(events: list[Event], kind: str) -> list[Event]:
+    return [event for event in events if event.kind == kind]
+
+
+def _resume_times(events: list[Event]) -> Iterable[float]:
+    killed_at_s: float | None = None
+    for event in events:
+        if event.kind == "planned_fault" and event.data["fault"] == "kill_worker":
+            killed_at_s = event.at_s if killed_at_s is None else killed_at_s
+        elif event.kind == "resumed" and killed_at_s is not None:
+            yield event.at_s - killed_at_s
+            killed_at_s = None

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from failsoft.health.faults import Fault, FaultKind, FaultPlan
+from failsoft.training.deadletters import read_dead_letters
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def start(folder: Path, rank: int, faults: FaultPlan) -> subprocess.Popen[str]:
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "tests.training.two_ranks", str(rank), str(folder), faults.to_json()]
+    environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def run_two(folder: Path, *faults: Fault) -> list[dict[str, Any]]:
+    ranks = [start(folder, rank, FaultPlan(faults=faults)) for rank in range(2)]
+    try:
+        return [json.loads(rank.communicate(timeout=60)[0]) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+
+
+def test_a_nan_on_one_rank_is_refused_on_both_and_nobody_hangs(tmp_path: Path) -> None:
+    nan = Fault(kind=FaultKind.NAN_BATCH, position=5, rank=1)
+    inf = Fault(kind=FaultKind.INF_GRADIENT, position=9, rank=0)
+    first, second = run_two(tmp_path / "run", nan, inf)
+    assert (first["position"], first["step"]) == (second["position"], second["step"]) == (24, 22)
+    for name in (name for name in first["weights"] if "running" not in name):  # batch statistics are each rank's own
+        assert first["weights"][name] == second["weights"][name]
+    letters = read_dead_letters(tmp_path / "run" / "dead_letters")
+    assert [(letter.position, letter.rank) for letter in letters] == [(5, 0), (5, 1), (9, 0), (9, 1)]
+
+
+def test_two_ranks_killed_in_mid_run_end_with_the_weights_of_the_undisturbed_two(tmp_path: Path) -> None:
+    undisturbed = run_two(tmp_path / "undisturbed")
+    kills = [Fault(kind=FaultKind.KILL_WORKER, position=13, rank=rank) for rank in range(2)]
+    dying = [start(tmp_path / "killed", rank, FaultPlan(faults=tuple(kills))) for rank in range(2)]
+    assert [rank.communicate(timeout=60)[0] for rank in dying] == ["", ""]
+    assert [rank.returncode for rank in dying] == [-9, -9]
+    (tmp_path / "killed" / "meeting").unlink()
+    assert run_two(tmp_path / "killed", *kills) == undisturbed
