@@ -1,4 +1,4 @@
-"""One of two gloo ranks, as a process of its own: ``python two_ranks.py RANK FOLDER FAULTS``. Prints what it ended with."""
+"""One of two gloo ranks as a process: ``python -m … RANK FOLDER FAULTS``; prints what it ended with."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -46,7 +47,7 @@ class Chronicle:
         self._letters = DeadLetters(desk.folder / "dead_letters", rank=ranks.rank)
         self._file = ProgressFile(desk.folder, desk.clock)
         self._progress = Progress(phase=Phase.TRAINING)
-        self._set_mark: Callable[[int], None] = lambda _position: None
+        self._set_mark: Callable[[int], None] = _nowhere
         self._resumes = False
         self._warned = False
 
@@ -64,8 +65,7 @@ class Chronicle:
         """A group of workers begins, at the start or at a checkpoint."""
         if not self._leads:
             return
-        mark = PositionMark(self._desk.folder)
-        before, reached = read_progress(self._desk.folder), mark.read()
+        before, reached = read_progress(self._desk.folder), PositionMark(self._desk.folder).read()
         attempt = 1 if before is None else before.attempt + 1
         repeated = max(0, (reached or 0) - self._state.position)
         self._progress = replace(self._progress, attempt=attempt, total=total_batches)
@@ -82,7 +82,16 @@ class Chronicle:
         if restored is not None:
             self._tell("restored", "newest whole and healthy", checkpoint=restored.name, repeated_batches=repeated)
         self._file.write(self._look())
-        self._set_mark = mark.start()
+
+    @contextmanager
+    def marking(self) -> Iterator[None]:
+        """Keep the exact position on disk for the time of the block."""
+        if not self._leads:
+            yield
+            return
+        with PositionMark(self._desk.folder).open() as self._set_mark:
+            yield
+        self._set_mark = _nowhere
 
     def begins(self, position: int) -> None:
         """The batch at ``position`` is about to be worked on."""
@@ -186,3 +195,7 @@ class Chronicle:
     def _tell(self, kind: str, why: str, **data: object) -> None:
         if self._leads:
             self._desk.ledger.record(kind, why, **({"position": self._state.position, "step": self._state.step} | data))
+
+
+def _nowhere(_position: int) -> None:
+    """Where positions go while nobody keeps them."""

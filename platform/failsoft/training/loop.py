@@ -78,16 +78,17 @@ class TrainLoop:
             IncompatibleArtifactError: the checkpoint on disk is of another run or model.
         """
         self._begin()
-        while self.state.position < self.plan.total_batches:
-            self._chronicle.begins(self.state.position)
-            outcome = self._one_batch()
-            advice, why = self.breaker.record(applied=outcome.applied)
-            if outcome.applied:
-                self._applied(outcome)
-            else:
-                self._chronicle.refused(outcome)
-            self._follow(advice, why)
-        self._finish()
+        with self._chronicle.marking():
+            while self.state.position < self.plan.total_batches:
+                self._chronicle.begins(self.state.position)
+                outcome = self._one_batch()
+                advice, why = self.breaker.record(applied=outcome.applied)
+                if outcome.applied:
+                    self._applied(outcome)
+                else:
+                    self._chronicle.refused(outcome)
+                self._follow(advice, why)
+            self._finish()
 
     def _begin(self) -> None:
         restored = self.checkpoints.restore(self.state, seed=self.plan.seed)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -86,11 +87,15 @@ class PositionMark:
         except OSError:
             return None
 
-    def start(self) -> Callable[[int], None]:
-        """Open the file for writing; returns the function that sets the position."""
+    @contextmanager
+    def open(self) -> Iterator[Callable[[int], None]]:
+        """Open the file for the time of the block; gives the function that sets the position."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600)
-        return lambda position: _put(handle, position)
+        try:
+            yield lambda position: _put(handle, position)
+        finally:
+            os.close(handle)
 
 
 def _put(handle: int, position: int) -> None:

@@ -15,7 +15,7 @@ RngState = dict[str, Any]
 def capture_rng() -> RngState:
     """State of torch (CPU and each CUDA device), numpy's legacy global generator and ``random``."""
     version, words, gauss = random.getstate()
-    kind, keys, place, has_gauss, cached = np.random.get_state(legacy=True)
+    kind, keys, place, has_gauss, cached = np.random.get_state(legacy=True)  # noqa: NPY002 -- foreign code may draw from it
     cuda = [_encode(state) for state in torch.cuda.get_rng_state_all()] if torch.cuda.is_available() else []
     return {
         "torch": _encode(torch.get_rng_state()),
@@ -31,7 +31,7 @@ def restore_rng(state: RngState) -> None:
     for device, text in enumerate(state["cuda"][: torch.cuda.device_count()]):
         torch.cuda.set_rng_state(_decode(text), device)
     kind, keys, place, has_gauss, cached = state["numpy"]
-    np.random.set_state((kind, np.array(keys, dtype=np.uint32), place, has_gauss, cached))
+    np.random.set_state((kind, np.array(keys, dtype=np.uint32), place, has_gauss, cached))  # noqa: NPY002 -- as above
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
 
@@ -40,7 +40,7 @@ def seed_all(seed: int, *, rank: int, position: int) -> None:
     """Seed all generators from (seed, rank, position): a fresh start, or a rank that the checkpoint does not know."""
     words = np.random.SeedSequence([seed, rank, position]).generate_state(3, np.uint32).tolist()
     torch.manual_seed(words[0])
-    np.random.seed(words[1])
+    np.random.seed(words[1])  # noqa: NPY002 -- as above
     random.seed(words[2])
 
 

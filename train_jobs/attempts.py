@@ -1,0 +1,79 @@
+"""The attempts of a run, as its supervisor sees them: from checkpoints, progress and ledger, never from Ray."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from failsoft.artifacts.home import Home
+from failsoft.errors import TrainingError
+from failsoft.health.clock import Clock
+from failsoft.health.ledger import Event, Ledger, Side, read_ledger
+from failsoft.training.progress import Phase, read_progress
+from failsoft.training.supervise import Attempt, Failure, RestartPolicy, supervise
+
+RunOnce = Callable[[], str | None]
+"""Starts workers and waits for their end; None when they ended by themselves, else what ended them."""
+
+
+class Attempts:
+    """Runs attempts until all batches are consumed."""
+
+    def __init__(self, *, home: Home, run: str, clock: Clock, total_batches: int) -> None:
+        self._home = home
+        self._run = run
+        self._clock = clock
+        self._total_batches = total_batches
+        self._ledger = Ledger(home.ledger, clock, side=Side.TRAINING, subject=run)
+
+    def until_done(self, run_once: RunOnce, *, policy: RestartPolicy, rng: random.Random) -> None:
+        """Supervise ``run_once``.
+
+        Raises:
+            TrainingError: the breaker stopped the run with a diagnosis.
+            NoProgressError: a deterministic bug, or three attempts without progress.
+        """
+        supervise(
+            lambda number: self._one(number, run_once),
+            policy=policy,
+            clock=self._clock,
+            rng=rng,
+            on_failed=self._failed,
+        )
+
+    def _one(self, number: int, run_once: RunOnce) -> Attempt:
+        began, told = self._reached(), len(self._events())
+        error = run_once()
+        news = self._events()[told:]
+        self._raise_diagnosis(news)
+        reached = self._reached()
+        return Attempt(
+            number=number,
+            finished=reached >= self._total_batches,
+            began=began,
+            reached=reached,
+            error=error or "the workers ended without a word before all batches were consumed",
+            failures=tuple(_failure(event) for event in news if event.kind == "worker_failed"),
+        )
+
+    def _failed(self, attempt: Attempt, wait_s: float, why: str) -> None:
+        data = {"attempt": attempt.number, "error": attempt.error, "wait_s": wait_s, "progressed": attempt.progressed}
+        self._ledger.record("attempt_failed", why, **data)
+
+    def _reached(self) -> int:
+        listing = self._home.checkpoints(self._run, self._clock).listing()
+        return max((int(artifact.manifest.meta.get("position", 0)) for artifact in listing), default=0)
+
+    def _events(self) -> list[Event]:
+        events = read_ledger(self._home.ledger).events
+        return [event for event in events if event.side is Side.TRAINING and event.subject == self._run]
+
+    def _raise_diagnosis(self, news: list[Event]) -> None:
+        progress = read_progress(self._home.run(self._run))
+        stops = [event.why for event in news if event.kind == "run_stopped"]
+        if stops and progress is not None and progress.phase is Phase.STOPPED:
+            raise TrainingError(stops[-1])
+
+
+def _failure(event: Event) -> Failure:
+    return Failure(error=str(event.data["error"]), position=int(event.data["position"]))

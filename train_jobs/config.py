@@ -1,0 +1,61 @@
+"""What one may ask of the intent and NER job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from failsoft.errors import ConfigError
+from failsoft.health.backoff import BackoffPolicy
+from failsoft.health.faults import FaultPlan
+
+
+class Preset(StrEnum):
+    """A recipe: network, batch, length, learning rate."""
+
+    DEMO = "demo"
+    """The embedded corpus in well under a minute."""
+    EMBEDDED = "embedded"
+    """The embedded corpus, trained to its end."""
+    SNIPS = "snips"
+    """Real input of the size of SNIPS: 13,000 sentences in under six minutes on two cores."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobConfig:
+    """One training run, from data to release."""
+
+    home: Path
+    """Root of all files."""
+    run: str
+    """Name of the run. The same name again goes on where it stopped."""
+    data: Path | None = None
+    """Folder of a corpus in its published form; None takes the embedded corpus."""
+    preset: Preset = Preset.EMBEDDED
+    workers: int = 1
+    threads_per_worker: int = 1
+    """Threads of torch and CPUs asked of Ray for each worker."""
+    seed: int = 7
+    faults: FaultPlan = field(default_factory=FaultPlan)
+    """Planned faults; empty in production."""
+    snapshot_every_steps: int = 100
+    checkpoint_every_steps: int = 2000
+    max_batches: int | None = None
+    """End after so many global batches; None takes the preset's epochs."""
+    backoff: BackoffPolicy = field(default_factory=BackoffPolicy)
+    """Waits of the supervisor between attempts."""
+    publish: bool = True
+    """Publish a release at the end."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be run."""
+        if not self.run or "/" in self.run or self.run.startswith("."):
+            raise ConfigError(f"run is {self.run!r}; it names a folder, use letters, digits, dashes and underscores")
+        if self.data is not None and not self.data.is_dir():
+            raise ConfigError(f"data is {self.data}, which is no folder; leave it out to train on the embedded corpus")
+        for name in ("workers", "threads_per_worker", "snapshot_every_steps", "checkpoint_every_steps"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; use 1 or more")
+        if self.max_batches is not None and self.max_batches < 1:
+            raise ConfigError(f"max_batches is {self.max_batches}; use 1 or more, or None for the preset's length")
