@@ -32,7 +32,8 @@ class JobConfig:
     """Name of the run. The same name again goes on where it stopped."""
     data: Path | None = None
     """Folder of a corpus in its published form; None takes the embedded corpus."""
-    preset: Preset = Preset.EMBEDDED
+    preset: Preset | None = None
+    """The recipe; None takes the one that fits the corpus."""
     workers: int = 1
     threads_per_worker: int = 1
     """Threads of torch and CPUs asked of Ray for each worker."""

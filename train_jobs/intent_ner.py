@@ -1,0 +1,136 @@
+"""Train the intent and NER model and publish a release: ``python -m train_jobs.intent_ner --home … --run …``.
+
+The entry point of ``ray job submit``; the command line and the demo call :func:`run_job`. Importing this loads neither
+Ray nor torch, so that a caller can settle Ray's environment first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from failsoft.errors import FailsoftError
+from failsoft.health.backoff import BackoffPolicy
+from failsoft.health.faults import FaultPlan
+from failsoft.local_ray import local_ray
+from train_jobs.config import JobConfig, Preset
+
+if TYPE_CHECKING:
+    from train_jobs.job import JobResult
+
+__all__ = ["JobConfig", "JobResult", "Preset", "main", "planned_batches", "run_job"]
+
+
+def run_job(config: JobConfig) -> JobResult:
+    """Train on the Ray that this process is connected to, evaluate, publish; see ``train_jobs.job``.
+
+    Raises:
+        FailsoftError: whatever stopped the run; the message says what to do.
+    """
+    from train_jobs import job  # noqa: PLC0415 -- loads Ray, whose environment must be settled by then
+
+    return job.run_job(config)
+
+
+def planned_batches(config: JobConfig) -> int:
+    """How many global batches the job will consume; for placing faults."""
+    from failsoft.models.corpora import load_corpus  # noqa: PLC0415 -- as above
+    from train_jobs.workload import batches_of, recipe_of  # noqa: PLC0415 -- as above
+
+    corpus = load_corpus(config.data)
+    return batches_of(config, recipe_of(config, corpus), len(corpus.train))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, run, print; returns the exit status."""
+    config = _config(_parser().parse_args(arguments))
+    try:
+        with _connected(config):
+            result = run_job(config)
+    except FailsoftError as error:
+        Console(stderr=True).print(f"[red]{type(error).__name__}[/red]: {error}")
+        return 1
+    _print(result, Console())
+    return 0
+
+
+@contextmanager
+def _connected(config: JobConfig) -> Iterator[None]:
+    """The cluster that this process was submitted to, else a private Ray on this machine."""
+    if "RAY_ADDRESS" not in os.environ and "RAY_JOB_ID" not in os.environ:
+        with local_ray(num_cpus=config.workers * config.threads_per_worker):
+            yield
+        return
+    import ray  # noqa: PLC0415 -- only when there is a cluster to join
+
+    ray.init(log_to_driver=False)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m train_jobs.intent_ner", description=__doc__)
+    parser.add_argument("--home", type=Path, default=Path(".failsoft"), help="root of all files (.failsoft)")
+    parser.add_argument("--run", required=True, help="name of the run; the same name again goes on where it stopped")
+    parser.add_argument("--data", type=Path, help="folder of a corpus; left out: the embedded corpus")
+    parser.add_argument("--preset", type=Preset, choices=list(Preset), help="recipe; left out: what fits the corpus")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1, help="torch threads, and CPUs asked of Ray, per worker")
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--faults", default="[]", help="planned faults: a JSON list, or the path of a file with one")
+    parser.add_argument("--snapshot-every", type=int, default=100, metavar="STEPS")
+    parser.add_argument("--checkpoint-every", type=int, default=2000, metavar="STEPS")
+    parser.add_argument("--max-batches", type=int)
+    parser.add_argument("--first-wait", type=float, default=10.0, metavar="SECONDS", help="first back-off; then x 3")
+    parser.add_argument("--no-publish", action="store_true", help="train and evaluate only")
+    return parser
+
+
+def _config(given: argparse.Namespace) -> JobConfig:
+    faults = given.faults if given.faults.lstrip().startswith("[") else Path(given.faults).read_text("utf-8")
+    return JobConfig(
+        home=given.home,
+        run=given.run,
+        data=given.data,
+        preset=given.preset,
+        workers=given.workers,
+        threads_per_worker=given.threads,
+        seed=given.seed,
+        faults=FaultPlan.from_json(faults),
+        snapshot_every_steps=given.snapshot_every,
+        checkpoint_every_steps=given.checkpoint_every,
+        max_batches=given.max_batches,
+        backoff=BackoffPolicy(first_s=given.first_wait, cap_s=max(90.0, given.first_wait)),
+        publish=not given.no_publish,
+    )
+
+
+def _print(result: JobResult, console: Console) -> None:
+    quality = Table("measure", "value", title=f"Quality of run {result.run} on the test split")
+    for measure, value in result.quality.items():
+        if isinstance(value, int | float):
+            quality.add_row(measure, f"{value:.4f}" if isinstance(value, float) else str(value))
+    console.print(quality)
+    summary = result.summary
+    console.print(
+        f"{summary.steps_applied} updates of {summary.batches_total} batches in {summary.took_s:.1f} s; "
+        f"{summary.batches_refused} refused, {summary.rollbacks} rollbacks, {summary.worker_deaths} worker deaths, "
+        f"{summary.batches_repeated} batches repeated; weights {result.weights_digest}"
+    )
+    console.print("no release was asked for" if result.bundle is None else f"release {result.bundle.name}")
+
+
+if __name__ == "__main__":
+    from train_jobs.intent_ner import main as named_main  # by its name, so that workers can import what they are sent
+
+    sys.exit(named_main())

@@ -1,0 +1,150 @@
+"""The job from data to release: prepare, train under supervision, evaluate, publish. Runs in the driver."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor
+
+from failsoft.artifacts.bundle import Bundle
+from failsoft.artifacts.home import Home
+from failsoft.artifacts.store import Artifact
+from failsoft.errors import ArtifactMissingError
+from failsoft.health.clock import Clock, SystemClock
+from failsoft.health.ledger import read_ledger
+from failsoft.models.corpus import Corpus
+from failsoft.models.network import IntentNer, build
+from failsoft.models.predictor import IntentNerPredictor, evaluate_predictor
+from failsoft.training.checkpoint import newest_healthy, read_tensors, versions
+from failsoft.training.progress import Phase, ProgressFile
+from failsoft.training.ray_train import RaySettings, run_attempt
+from failsoft.training.state import load_model_tensors
+from failsoft.training.summary import RunSummary, summarise
+from failsoft.training.supervise import RestartPolicy
+from train_jobs.attempts import Attempts
+from train_jobs.build import build_loop
+from train_jobs.config import JobConfig
+from train_jobs.publish import publish_run
+from train_jobs.workload import Workload, prepare
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobResult:
+    """What came out."""
+
+    run: str
+    bundle: Bundle | None
+    """The release; None when none was asked for."""
+    quality: Mapping[str, Any]
+    """On the test split: ``intent_accuracy``, ``slot_f1`` and more."""
+    summary: RunSummary
+    weights_digest: str
+    """Digest of the final training state's tensors: equal digests are bit-equal runs."""
+
+
+def run_job(config: JobConfig) -> JobResult:
+    """Train on the Ray that this process is connected to, and publish.
+
+    Raises:
+        FailsoftError: whatever stopped the run; the message says what to do.
+    """
+    home, clock = Home.find(config.home), SystemClock()
+    progress = ProgressFile(home.run(config.run), clock)
+    progress.turn(Phase.PREPARING)
+    corpus, workload = prepare(config)
+    _train(config, workload, home, clock)
+    progress.turn(Phase.EVALUATING)
+    final = _final(config, home, clock)
+    model = _model(workload, final)
+    quality = _quality(model, corpus, workload)
+    bundle = None
+    if config.publish:
+        progress.turn(Phase.PUBLISHING)
+        bundle = _release(config, corpus, workload, model=model, final=final, quality=quality)
+    progress.turn(Phase.FINISHED)
+    return JobResult(
+        run=config.run,
+        bundle=bundle,
+        quality=quality,
+        summary=summarise(read_ledger(home.ledger).events, run=config.run),
+        weights_digest=weights_digest(final),
+    )
+
+
+def weights_digest(checkpoint: Artifact) -> str:
+    """Digest of a checkpoint's tensors."""
+    return checkpoint.manifest.files["state.safetensors"].digest
+
+
+def _train(config: JobConfig, workload: Workload, home: Home, clock: Clock) -> None:
+    settings = RaySettings(
+        folder=home.run(config.run),
+        ledger=home.ledger,
+        workers=config.workers,
+        threads_per_worker=config.threads_per_worker,
+    )
+    attempts = Attempts(home=home, run=config.run, clock=clock, total_batches=workload.total_batches)
+    policy = RestartPolicy(backoff=config.backoff)
+    attempts.until_done(
+        lambda: run_attempt(build_loop, config, settings), policy=policy, rng=random.Random(config.seed)
+    )
+
+
+def _final(config: JobConfig, home: Home, clock: Clock) -> Artifact:
+    final = newest_healthy(home.checkpoints(config.run, clock))
+    if final is None:
+        raise ArtifactMissingError(f"run {config.run!r} left no whole checkpoint; start it again")
+    return final
+
+
+def _model(workload: Workload, final: Artifact) -> IntentNer:
+    model = build(workload.network)
+    load_model_tensors(model, read_tensors(final))
+    return model.eval()
+
+
+def _quality(model: IntentNer, corpus: Corpus, workload: Workload) -> dict[str, Any]:
+    predictor = IntentNerPredictor(model, workload.codec, workload.labels)
+    return dict(evaluate_predictor(predictor, corpus.test).as_dict())
+
+
+def _release(
+    config: JobConfig, corpus: Corpus, workload: Workload, *, model: IntentNer, final: Artifact, quality: dict[str, Any]
+) -> Bundle:
+    """Publish, or find what an earlier start of the same run has published."""
+    home, clock = Home.find(config.home), SystemClock()
+    name = f"{config.run}-{weights_digest(final).split(':')[1][:8]}"
+    releases = home.releases(clock)
+    if any(release.name == name for release in releases.listing()):
+        return Bundle.of(releases.open(name))
+    state_dict: dict[str, Tensor] = dict(model.state_dict())
+    return publish_run(
+        home=home,
+        clock=clock,
+        name=name,
+        corpus=corpus,
+        codec=workload.codec,
+        labels=workload.labels,
+        network=workload.network,
+        state_dict=state_dict,
+        provenance=_provenance(config, workload, final),
+        quality=quality,
+    )
+
+
+def _provenance(config: JobConfig, workload: Workload, final: Artifact) -> dict[str, Any]:
+    return {
+        "run": config.run,
+        "checkpoint": final.name,
+        "checkpoint_digest": final.manifest.digest,
+        "weights_digest": weights_digest(final),
+        "recipe": asdict(workload.recipe),
+        "corpus": workload.identity["corpus"],
+        "corpus_digest": workload.identity["corpus_digest"],
+        "seed": config.seed,
+        "workers": config.workers,
+        "versions": versions(),
+    }

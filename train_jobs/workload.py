@@ -1,0 +1,150 @@
+"""What the job learns: the corpus, made ready once by the driver and read by every worker from the run's folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from failsoft.artifacts.home import Home
+from failsoft.artifacts.manifest import digest_bytes
+from failsoft.artifacts.store import write_durably
+from failsoft.errors import IncompatibleArtifactError
+from failsoft.models.corpora import load_corpus
+from failsoft.models.corpus import Corpus, Span, Utterance
+from failsoft.models.encoding import EncodedSplit, encode_corpus
+from failsoft.models.labels import LabelSet
+from failsoft.models.learning import loss_of, to_tensors
+from failsoft.models.network import NetworkConfig, network_config
+from failsoft.models.recipe import Recipe, recipe_for, recipe_named
+from failsoft.models.tokens import TextCodec
+from train_jobs.config import JobConfig
+
+_FOLDER = "prepared"
+_IDENTITY = "identity.json"
+_TRAIN = "train.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A corpus, encoded for one recipe."""
+
+    recipe: Recipe
+    codec: TextCodec
+    labels: LabelSet
+    train: EncodedSplit
+    identity: dict[str, Any]
+    """What makes a run this run; a checkpoint of another identity is refused."""
+
+    @property
+    def network(self) -> NetworkConfig:
+        """Shape of the model."""
+        return network_config(self.recipe, self.codec, self.labels)
+
+    @property
+    def total_batches(self) -> int:
+        """Global batches of the run."""
+        return int(self.identity["total_batches"])
+
+
+class IntentNerTask:
+    """Joint intent and slot loss of some training samples."""
+
+    def __init__(self, model: nn.Module, workload: Workload, device: torch.device) -> None:
+        self._model = model
+        self._workload = workload
+        self._device = device
+
+    def loss(self, indices: NDArray[np.int64]) -> Tensor:
+        """Mean loss over the samples."""
+        batch = to_tensors(self._workload.train.take(indices), self._device)
+        return loss_of(self._model, batch, self._workload.recipe)
+
+
+def recipe_of(config: JobConfig, corpus: Corpus) -> Recipe:
+    """The preset's recipe, else the one that fits the corpus."""
+    return recipe_for(corpus.name) if config.preset is None else recipe_named(config.preset)
+
+
+def batches_of(config: JobConfig, recipe: Recipe, num_samples: int) -> int:
+    """Global batches that the job consumes."""
+    whole = recipe.total_steps(num_samples)
+    return whole if config.max_batches is None else min(whole, config.max_batches)
+
+
+def prepare(config: JobConfig) -> tuple[Corpus, Workload]:
+    """Make the run's folder ready, or find it ready; only the driver calls it.
+
+    Raises:
+        CorpusError: the data can't be read.
+        IncompatibleArtifactError: the folder belongs to another corpus or recipe.
+    """
+    corpus = load_corpus(config.data)
+    recipe = recipe_of(config, corpus)
+    identity = _identity(config, recipe, corpus)
+    folder = Home.find(config.home).run(config.run) / _FOLDER
+    if (folder / _IDENTITY).exists():
+        _refuse_other(config.run, json.loads((folder / _IDENTITY).read_text("utf-8")), identity)
+    else:
+        _fill(folder, corpus, recipe, identity)
+    return corpus, read_workload(config)
+
+
+def _fill(folder: Path, corpus: Corpus, recipe: Recipe, identity: dict[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    codec, labels = TextCodec.train([utterance.text for utterance in corpus.train], recipe.codec), LabelSet.of(corpus)
+    codec.save(folder / "codec.json")
+    labels.save(folder / "labels.json")
+    (folder / _TRAIN).write_text(json.dumps([asdict(utterance) for utterance in corpus.train]), "utf-8")
+    write_durably(folder / _IDENTITY, json.dumps(identity).encode())  # last: it says that the rest is there
+
+
+def read_workload(config: JobConfig) -> Workload:
+    """What :func:`prepare` left, without the corpus itself."""
+    folder = Home.find(config.home).run(config.run) / _FOLDER
+    identity = json.loads((folder / _IDENTITY).read_text("utf-8"))
+    codec, labels = TextCodec.load(folder / "codec.json"), LabelSet.load(folder / "labels.json")
+    utterances = [_utterance(record) for record in json.loads((folder / _TRAIN).read_text("utf-8"))]
+    return Workload(
+        recipe=recipe_named(identity["recipe"]["name"]),
+        codec=codec,
+        labels=labels,
+        train=encode_corpus(utterances, codec, labels),
+        identity=identity,
+    )
+
+
+def _utterance(record: dict[str, Any]) -> Utterance:
+    return Utterance(**(record | {"spans": tuple(Span(*span) for span in record["spans"])}))
+
+
+def _identity(config: JobConfig, recipe: Recipe, corpus: Corpus) -> dict[str, Any]:
+    identity = {
+        "corpus": corpus.name,
+        "corpus_digest": _digest(corpus),
+        "num_samples": len(corpus.train),
+        "recipe": asdict(recipe),
+        "seed": config.seed,
+        "total_batches": batches_of(config, recipe, len(corpus.train)),
+    }
+    return dict(json.loads(json.dumps(identity)))
+
+
+def _digest(corpus: Corpus) -> str:
+    lines = (json.dumps([u.text, u.intent, u.spans], ensure_ascii=True) for u in corpus.train)
+    return digest_bytes("\n".join(lines).encode())
+
+
+def _refuse_other(run: str, there: dict[str, Any], wanted: dict[str, Any]) -> None:
+    keys = [key for key in sorted(there.keys() | wanted.keys()) if there.get(key) != wanted.get(key)]
+    if keys:
+        said = "; ".join(f"{key} was {there.get(key)!r}, now {wanted.get(key)!r}" for key in keys)
+        raise IncompatibleArtifactError(
+            f"run {run!r} was begun otherwise: {said}; use the same settings to go on, or another run name"
+        )
