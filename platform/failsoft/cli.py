@@ -10,6 +10,7 @@ from rich.console import Console
 
 from failsoft.artifacts.home import Home
 from failsoft.errors import FailsoftError
+from failsoft.health.faults import FaultPlan
 from failsoft.remote import GatewayClient
 
 app = typer.Typer(
@@ -43,6 +44,100 @@ def demo(
     from failsoft.demo.story import DemoConfig, run_demo  # noqa: PLC0415 -- loads torch and Ray, which --help need not
 
     run_demo(DemoConfig(data=data, out=out, keep=keep, port=port), console)
+
+
+@app.command()
+def train(
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with SNIPS or CLINC150 JSON files; the embedded corpus without it.")
+    ] = None,
+    run: Annotated[str, typer.Option(help="Name of the run; the same name again goes on where it stopped.")] = "first",
+    workers: Annotated[int, typer.Option(min=1, help="Ray Train workers.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of each worker.")] = 2,
+    preset: Annotated[str | None, typer.Option(help="demo, embedded or snips; by default what fits the data.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of order, weights and dropout.")] = 7,
+    faults: Annotated[
+        str, typer.Option(help='Planned faults, JSON like [{"kind": "nan_batch", "position": 40}]; for drills only.')
+    ] = "[]",
+    home: HomeOption = None,
+) -> None:
+    """Train intents and slots on a private Ray, print the quality as a table, gate and publish a release."""
+    from failsoft.demo.tables import quality_table, to_rich, training_table  # noqa: PLC0415
+    from failsoft.demo.training_act import train_with_progress  # noqa: PLC0415
+    from failsoft.local_ray import local_ray  # noqa: PLC0415
+    from train_jobs.config import JobConfig, Preset  # noqa: PLC0415
+
+    config = JobConfig(
+        home=Home.find(home).root,
+        run=run,
+        data=data,
+        preset=None if preset is None else Preset(preset),
+        workers=workers,
+        threads_per_worker=threads,
+        seed=seed,
+        faults=FaultPlan.from_json(faults),
+    )
+    with local_ray(num_cpus=workers * threads + 1):
+        result = train_with_progress(config, console)
+    console.print(to_rich(quality_table(result.quality)))
+    console.print(to_rich(training_table(result.summary, result.quality)))
+    if result.bundle is not None:
+        console.print(f"published: [bold]{result.bundle.name}[/bold]. Next: failsoft serve")
+
+
+@app.command()
+def gate(
+    bundle: Annotated[str, typer.Argument(help="Name of a published release, or a folder.")],
+    traffic: Annotated[
+        Path | None, typer.Option(help="File with recent texts of callers, one a line; else validation texts.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    home: HomeOption = None,
+) -> None:
+    """Judge a release: coverage, spread of its answers, quantization, golden inputs. Exit code 2 when it must not serve."""
+    from failsoft.release.report import print_report  # noqa: PLC0415
+    from train_jobs.gate import gate_release  # noqa: PLC0415
+
+    texts = None if traffic is None else traffic.read_text("utf-8").splitlines()
+    with console.status(f"measuring {bundle}") as line:
+        report = gate_release(bundle, home=Home.find(home), traffic=texts, watch=line.update)
+    if json_:
+        console.print_json(data=report.as_dict())
+    else:
+        print_report(report, console)
+    if not report.passed:
+        raise typer.Exit(code=2)
+
+
+@app.command()
+def serve(
+    release: Annotated[
+        str | None, typer.Option(help="Release to serve first; the newest published one without it.")
+    ] = None,
+    profile: Annotated[str, typer.Option(help="production (minutes) or drill (seconds).")] = "production",
+    gateways: Annotated[int, typer.Option(min=1, help="Gateway replicas.")] = 2,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 8000,
+    home: HomeOption = None,
+) -> None:
+    """Serve a release behind the three nets, on a private Ray on this machine, until Ctrl-C."""
+    from failsoft.demo.waiting import until_interrupted  # noqa: PLC0415
+    from failsoft.local_ray import local_ray  # noqa: PLC0415
+
+    with local_ray(num_cpus=4):
+        from serve_apps.runtime import settings_for, start  # noqa: PLC0415 -- Serve reads its settings when it is loaded
+
+        settings = settings_for(home=Home.find(home).root, release=release, profile=profile, gateways=gateways)
+        with console.status("starting gateways, models, fallback and controller"):
+            running = start(settings, port=port)
+        try:
+            console.print(f"serving at [bold]{running.url}[/bold] · profile {profile} · docs at {running.url}/docs")
+            console.print(
+                f"next: curl {running.url}/v1/predict -H 'content-type: application/json' -d '{{\"text\": \"play some jazz\"}}'"
+            )
+            console.print(f"      failsoft status --url {running.url}")
+            until_interrupted(console)
+        finally:
+            running.stop()
 
 
 @app.command()

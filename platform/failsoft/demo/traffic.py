@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +44,9 @@ class SteadyTraffic:
         self._prepare: Prepare = as_it_is
         self._stop = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="steady-traffic", daemon=True)
+        self._epoch = -1
+        self.stage: str | None = None
+        """The stage in the answer of the newest plan seen so far."""
         self.seen: list[Seen] = []
 
     def start(self) -> None:
@@ -52,6 +56,11 @@ class SteadyTraffic:
     def enter(self, phase: str, prepare: Prepare = as_it_is) -> None:
         """From the next request on, write texts like this and file answers under ``phase``."""
         self._phase, self._prepare = phase, prepare
+
+    def recent_sources(self, last: int = 60) -> str:
+        """Who gave the last answers, in words."""
+        recent = Counter("lost" if one.lost else one.source for one in self.seen[-last:])
+        return ", ".join(f"{source} {count * 100 // recent.total()} %" for source, count in recent.most_common())
 
     def stop(self) -> None:
         """Send no more, and wait for the answers that are on their way."""
@@ -73,9 +82,12 @@ class SteadyTraffic:
         status, body = await _post(client, self._url, text)
         latency_ms = (self._clock.monotonic_s() - sent_s) * 1000
         kept = {name: body.get(name) for name in ("source", "degrade_reason", "stage", "epoch", "confidence", "intent")}
-        self.seen.append(
-            Seen(sent_s=sent_s, latency_ms=latency_ms, status=status, phase=phase, expected=question.intent, **kept)
+        answer = Seen(
+            sent_s=sent_s, latency_ms=latency_ms, status=status, phase=phase, expected=question.intent, **kept
         )
+        self.seen.append(answer)
+        if answer.epoch is not None and answer.epoch >= self._epoch:
+            self._epoch, self.stage = answer.epoch, answer.stage
 
 
 async def _post(client: httpx.AsyncClient, url: str, text: str) -> tuple[int, dict[str, Any]]:
