@@ -94,7 +94,7 @@ def gate(
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     home: HomeOption = None,
 ) -> None:
-    """Judge a release: coverage, spread of its answers, quantization, golden inputs. Exit code 2 when it must not serve."""
+    """Judge a release: coverage, spread of answers, quantization, golden inputs. Exit code 2 when it must not serve."""
     from failsoft.release.report import print_report  # noqa: PLC0415
     from train_jobs.gate import gate_release  # noqa: PLC0415
 
@@ -124,9 +124,11 @@ def serve(
     from failsoft.local_ray import local_ray  # noqa: PLC0415
 
     with local_ray(num_cpus=4):
-        from serve_apps.runtime import settings_for, start  # noqa: PLC0415 -- Serve reads its settings when it is loaded
+        from serve_apps.intent_ner import settings_of  # noqa: PLC0415 -- Serve reads its settings when it is loaded
+        from serve_apps.runtime import start  # noqa: PLC0415
 
-        settings = settings_for(home=Home.find(home).root, release=release, profile=profile, gateways=gateways)
+        given = {"home": Home.find(home).root, "release": release, "profile": profile, "gateways": gateways}
+        settings = settings_of(given)
         with console.status("starting gateways, models, fallback and controller"):
             running = start(settings, port=port)
         try:

@@ -96,7 +96,7 @@ class ServingAct:
         while self._traffic.stage != stage:
             if self._clock.monotonic_s() > give_up_s:
                 raise ServingError(
-                    f"still in stage {self._traffic.stage} after {within_s:.0f} s, {stage} was due; see the ledger for why"
+                    f"still in stage {self._traffic.stage} after {within_s:.0f} s, {stage} was due; see the ledger"
                 )
             self._show(line, text)
 

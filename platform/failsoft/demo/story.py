@@ -108,7 +108,8 @@ def _train(home: Home, corpus: Corpus, config: DemoConfig, console: Console) -> 
 
 
 def _serve(home: Home, corpus: Corpus, config: DemoConfig, console: Console) -> tuple[list[Seen], Script]:
-    from serve_apps.runtime import ServeSettings, start  # noqa: PLC0415 -- Serve reads its settings when it is loaded
+    from serve_apps.intent_ner import ServeSettings  # noqa: PLC0415 -- Serve reads its settings when it is loaded
+    from serve_apps.runtime import start  # noqa: PLC0415
 
     settings = ServeSettings(home=home.root, profile="drill", gateways=2, allow_planned_faults=True)
     with console.status("starting two gateways, two models, the fallback and the controller"):
@@ -136,7 +137,7 @@ def _play(url: str, home: Home, corpus: Corpus, console: Console) -> tuple[list[
 
 
 def _serving_tables(seen: list[Seen], script: Script) -> list[Table]:
-    phases = [numbers for phase in _PHASES if (numbers := phase_numbers(phase, seen)) is not None]
+    phases = [summed for phase in _PHASES if (summed := phase_numbers(phase, seen)) is not None]
     numbers = incident_numbers(seen, broken_at_s=script.broken_at_s)
     return [phases_table(phases), incident_table(numbers, seen, script), stages_table(seen)]
 

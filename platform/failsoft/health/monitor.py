@@ -54,8 +54,8 @@ class HealthPolicy:
         """Refuse settings that can never trip or always do."""
         if self.window_size < self.min_samples:
             raise ConfigError(
-                f"window_size is {self.window_size}, below min_samples {self.min_samples}: such a window would never be "
-                "judged; make the window at least as large"
+                f"window_size is {self.window_size}, below min_samples {self.min_samples}: such a window would never "
+                "be judged; make the window at least as large"
             )
         if self.min_samples < 1:
             raise ConfigError(f"min_samples is {self.min_samples}; no verdict rests on fewer than 1 sample")
