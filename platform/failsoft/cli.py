@@ -41,7 +41,7 @@ def demo(
     port: Annotated[int, typer.Option(help="Port of the gateway on 127.0.0.1; 0 picks a free one.")] = 0,
 ) -> None:
     """Train under faults, publish, serve, break the model, watch it degrade and return. About four minutes."""
-    from failsoft.demo.story import DemoConfig, run_demo  # noqa: PLC0415 -- loads torch and Ray, which --help need not
+    from failsoft.demo.story import DemoConfig, run_demo
 
     run_demo(DemoConfig(data=data, out=out, keep=keep, port=port), console)
 
@@ -62,10 +62,10 @@ def train(
     home: HomeOption = None,
 ) -> None:
     """Train intents and slots on a private Ray, print the quality as a table, gate and publish a release."""
-    from failsoft.demo.tables import quality_table, to_rich, training_table  # noqa: PLC0415
-    from failsoft.demo.training_act import train_with_progress  # noqa: PLC0415
-    from failsoft.local_ray import local_ray  # noqa: PLC0415
-    from train_jobs.config import JobConfig, Preset  # noqa: PLC0415
+    from failsoft.demo.tables import quality_table, to_rich, training_table
+    from failsoft.demo.training_act import train_with_progress
+    from failsoft.local_ray import local_ray
+    from train_jobs.config import JobConfig, Preset
 
     config = JobConfig(
         home=Home.find(home).root,
@@ -95,14 +95,14 @@ def gate(
     home: HomeOption = None,
 ) -> None:
     """Judge a release: coverage, spread of answers, quantization, golden inputs. Exit code 2 when it must not serve."""
-    from failsoft.release.report import print_report  # noqa: PLC0415
-    from train_jobs.gate import gate_release  # noqa: PLC0415
+    from failsoft.release.report import print_report
+    from train_jobs.gate import gate_release
 
     texts = None if traffic is None else traffic.read_text("utf-8").splitlines()
     with console.status(f"measuring {bundle}") as line:
         report = gate_release(bundle, home=Home.find(home), traffic=texts, watch=line.update)
     if json_:
-        console.print_json(data=report.as_dict())
+        console.print_json(report.to_json())
     else:
         print_report(report, console)
     if not report.passed:
@@ -120,12 +120,12 @@ def serve(
     home: HomeOption = None,
 ) -> None:
     """Serve a release behind the three nets, on a private Ray on this machine, until Ctrl-C."""
-    from failsoft.demo.waiting import until_interrupted  # noqa: PLC0415
-    from failsoft.local_ray import local_ray  # noqa: PLC0415
+    from failsoft.demo.waiting import until_interrupted
+    from failsoft.local_ray import local_ray
 
     with local_ray(num_cpus=4):
-        from serve_apps.intent_ner import settings_of  # noqa: PLC0415 -- Serve reads its settings when it is loaded
-        from serve_apps.runtime import start  # noqa: PLC0415
+        from serve_apps.intent_ner import settings_of
+        from serve_apps.runtime import start
 
         given = {"home": Home.find(home).root, "release": release, "profile": profile, "gateways": gateways}
         settings = settings_of(given)
@@ -133,9 +133,8 @@ def serve(
             running = start(settings, port=port)
         try:
             console.print(f"serving at [bold]{running.url}[/bold] · profile {profile} · docs at {running.url}/docs")
-            console.print(
-                f"next: curl {running.url}/v1/predict -H 'content-type: application/json' -d '{{\"text\": \"play some jazz\"}}'"
-            )
+            body = '{"text": "play some jazz"}'
+            console.print(f"next: curl {running.url}/v1/predict -H 'content-type: application/json' -d '{body}'")
             console.print(f"      failsoft status --url {running.url}")
             until_interrupted(console)
         finally:
@@ -147,7 +146,7 @@ def status(
     url: UrlOption = DEFAULT_URL, json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 ) -> None:
     """Say what a running gateway does now: stage, share, who answers, the window's verdict."""
-    from failsoft.demo.tables import status_table  # noqa: PLC0415
+    from failsoft.demo.tables import status_table
 
     answer = GatewayClient(url).status()
     if json_:
@@ -166,7 +165,7 @@ def degrade(
     home: HomeOption = None,
 ) -> None:
     """Force the fallback for everyone, on every replica, until restored or the time is over."""
-    from failsoft.durations import parse_duration_s  # noqa: PLC0415
+    from failsoft.durations import parse_duration_s
 
     client = GatewayClient(url, token=Home.find(home).operator_token())
     plan = client.degrade(for_s=parse_duration_s(for_) if for_ else None, why=why)
