@@ -78,11 +78,6 @@ class IntentNerPredictor:
         parts = [self._answer(texts[first : first + batch_size]) for first in range(0, len(texts), batch_size)]
         return _joined(parts, self.labels.intents)
 
-    def quality(self, utterances: Sequence[Utterance]) -> Quality:
-        """How well the network answers these."""
-        scores = self.predict([utterance.text for utterance in utterances])
-        return evaluate(utterances, predictions_of(scores))
-
     def _answer(self, texts: Sequence[str]) -> ScoreBatch:
         encoded = self.codec.encode(texts)
         config = self.model.config
@@ -119,6 +114,12 @@ class IntentNerPredictor:
                 ]
             )
         return spans
+
+
+def evaluate_predictor(predictor: IntentNerPredictor, utterances: Sequence[Utterance]) -> Quality:
+    """How well the network answers these utterances."""
+    scores = predictor.predict([utterance.text for utterance in utterances])
+    return evaluate(utterances, predictions_of(scores))
 
 
 def predictions_of(scores: ScoreBatch) -> list[Prediction]:

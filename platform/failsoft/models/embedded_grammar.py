@@ -1,0 +1,263 @@
+"""The grammar of the embedded corpus, as data.
+
+``[a|b]`` is one of these, ``<part>`` is another rule, ``{slot}`` is a rule whose text becomes a slot value.
+``<invented>`` makes up a name. Intents share words on purpose: a reminder may be about a call, a message about milk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Rules = Mapping[str, tuple[str, ...]]
+
+INTENTS: Rules = {
+    "set_alarm": (
+        "[set|make|create] an alarm [for|at] {time} [|{date}]",
+        "wake me [|up] [at|around] {time} [|on {date}]",
+        "[|can you] get me up {date} at {time}",
+        "alarm {time} {date}",
+        "i need to be up [by|at] {time} [|{date}]",
+        "[change|move] my {date} alarm to {time}",
+    ),
+    "set_reminder": (
+        "remind me to {task} [|at {time}] [|{date}]",
+        "[|set a] reminder {date} [to|:] {task}",
+        "don't let me forget to {task} {date}",
+        "i have to {task} at {time} , remind me",
+        "[make|leave] a note to {task} [|{date}]",
+        "at {time} tell me to {task}",
+    ),
+    "play_music": (
+        "play {track} by {artist}",
+        "play [some|] {genre} [|music] [|in the {room}]",
+        "put on [|the song] {track}",
+        "i want to [hear|listen to] [{artist}|{track}|some {genre}]",
+        "[start|play] [something|anything] by {artist}",
+        "[|can we have] {genre} from {artist} [|please]",
+        "play {artist}",
+        "turn up {track} by {artist}",
+    ),
+    "get_weather": (
+        "[what's|what is] the weather [like|] in {city} [|{date}]",
+        "will it [be|get] {condition} [|in {city}] {date}",
+        "[is it|how] {condition} in {city} [|at {time}] [|{date}]",
+        "forecast for {city} {date}",
+        "do i need [an umbrella|a coat|sunglasses] in {city} {date}",
+        "how {condition} does it get {date} [|at {time}]",
+        "tell me if it's {condition} in {city}",
+    ),
+    "find_place": (
+        "find [a|me a] {place} [near|in|close to] {city}",
+        "where can i [eat|get] {cuisine} [|food] [|in {city}]",
+        "is there a [good|cheap|quiet] {place} [open at {time}|nearby|in {city}]",
+        "[book|get] a table for {count} at a {cuisine} {place} [|{date}] [|at {time}]",
+        "{cuisine} {place} [in {city}|around here]",
+        "i'm hungry for {cuisine}",
+    ),
+    "send_message": (
+        "[text|message|tell|write] {contact} [that|saying|] {message}",
+        "send {contact} a message [saying|:] {message}",
+        "let {contact} know [that|] {message}",
+        "[tell|text] {contact} to {task}",
+        "reply to {contact} {message}",
+        "ask {contact} [if|whether] {message}",
+    ),
+    "control_device": (
+        "turn {state} the {device} [|in the {room}]",
+        "[switch|put] the {room} {device} {state}",
+        "{device} {state} [|at {time}]",
+        "set the [|{room}] {device} to {level}",
+        "make the {room} [warmer|darker|brighter|cooler]",
+        "[can you|please] turn {state} {device} in the {room} [|{date}]",
+    ),
+    "navigate": (
+        "[take me|navigate|drive me|directions|how do i get] to {destination} [|avoiding {avoid}]",
+        "how long [does it take|is it] to {destination} [|by {transport}]",
+        "[what's the|show me the] [fastest|shortest] way to {destination}",
+        "route to {destination} by {transport}",
+        "get me to {destination} by {time}",
+        "when is the next {transport} to {city}",
+    ),
+    "add_to_list": (
+        "[add|put] {item} [|and {item}] [to|on] [my|the] {list_name} [|list]",
+        "we need {item} [|and {item}] on the {list_name} list",
+        "[write|note] down {item} for {list_name}",
+        "my {list_name} list needs {item}",
+        "put {count} {item} on my {list_name}",
+        "remove {item} from the {list_name} list",
+    ),
+    "transfer_money": (
+        "[send|pay|transfer|wire] {amount} to {contact} [|from my {account}]",
+        "[send|give|pay] {contact} {amount} [|{date}]",
+        "move {amount} from {account} to {account}",
+        "i owe {contact} {amount} , pay it from {account}",
+        "transfer {amount} [to|into] [my|the] {account}",
+        "what's left on my {account} after sending {amount}",
+    ),
+}
+
+PARTS: Rules = {
+    "hour": ("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "six", "seven", "eight", "nine", "ten"),
+    "minute": ("00", "05", "10", "15", "20", "25", "30", "40", "45", "50"),
+    "time": (
+        "<hour> [am|pm]",
+        "<hour>:<minute>",
+        "<hour>:<minute> [am|pm]",
+        "[half past|quarter to|quarter past] <hour>",
+        "[noon|midnight|dawn]",
+        "<hour> o'clock",
+        "<hour>",
+    ),
+    "day": ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
+    "month": ("january", "march", "april", "june", "july", "august", "october", "december"),
+    "date": (
+        "[today|tomorrow|tonight]",
+        "[|this |next ]<day>",
+        "tomorrow [morning|evening]",
+        "[this|next] [week|weekend|month]",
+        "<month> <number>",
+        "the <number>th",
+        "in [2|3|two|three|five] days",
+    ),
+    "number": ("2", "3", "4", "5", "6", "7", "8", "9", "10", "12", "14", "17", "20", "24", "28"),
+    "count": ("two", "three", "four", "five", "six", "2", "3", "4", "8", "a dozen"),
+    "task": (
+        "[call|ring|text|email] <contact>",
+        "[buy|get|pick up] <item>",
+        "[feed|walk|wash] the [dog|cat|rabbit]",
+        "[water|move] the plants",
+        "[take out|sort] the [trash|bins|recycling]",
+        "[pay|check] the [rent|gas bill|phone bill]",
+        "turn <state> the <device>",
+        "book a [table|room|dentist|flight]",
+        "play <genre> for <contact>",
+        "check the weather in <city>",
+        "send <contact> <amount>",
+    ),
+    "message": (
+        "i'm [late|on my way|stuck in traffic|home|outside]",
+        "[dinner|lunch|the meeting] is at <time>",
+        "we [need|are out of] <item>",
+        "it's [|really ]<condition> in <city>",
+        "i'll [call|pay|see] you <date>",
+        "[happy birthday|well done|good luck]",
+        "the <device> is <state> again",
+        "i love the new <artist> song",
+        "he can drive to <destination>",
+    ),
+    "contact": ("<given>", "<given>", "<given> <invented>", "[mum|dad|my boss|grandma|my sister|the landlord]"),
+    "given": (
+        "[anna|ben|carla|david|elif|farid|grace|hugo|ines|jonas|kofi|lena|mateo|nadia|omar|priya|quinn|rosa]",
+        "[sam|tara|uma|victor|wei|ximena|yusuf|zoe|arjun|bella|chidi|dora|emil|fatima|goran|hana|ivan|june]",
+        "<invented>",
+    ),
+    "artist": (
+        "<invented>",
+        "the <invented>s",
+        "<given> <invented>",
+        "[dj|mc|lady|king|saint] <invented>",
+        "[velvet|broken|silver|midnight|paper] [foxes|engines|rivers|lamps|kings]",
+    ),
+    "track": (
+        "[blue|golden|lonely|electric|last|sweet] [morning|river|summer|heart|train|rain]",
+        "[dancing|running|waiting|falling] [alone|home|in <city>|with <given>|on <day>]",
+        "[call me|tell me|wake me|take me] [later|twice|slowly|to <city>]",
+        "<invented>'s [song|waltz|blues]",
+        "[the|my|no] [weather|alarm|message|kitchen light|money]",
+        "<number> [days|miles|lights]",
+    ),
+    "genre": (
+        "jazz",
+        "blues",
+        "techno",
+        "hip hop",
+        "indie rock",
+        "salsa",
+        "folk",
+        "classical",
+        "soul",
+        "punk",
+        "ambient",
+    ),
+    "city": (
+        "[berlin|lagos|lima|osaka|paris|porto|new york|san jose|cape town|oslo|delhi|cairo|quito|hanoi|austin]",
+        "[boston|dublin|geneva|havana|jakarta|kyiv|leeds|madrid|nairobi|prague|riga|seoul|tunis|vienna|york]",
+        "<invented>[ville|ton|burg| falls| bay]",
+    ),
+    "condition": (
+        "rainy",
+        "sunny",
+        "windy",
+        "cold",
+        "hot",
+        "snowy",
+        "foggy",
+        "humid",
+        "freezing",
+        "warm",
+        "stormy",
+        "dry",
+    ),
+    "place": (
+        "[restaurant|cafe|bakery|bar|pizza place|pharmacy|gym|cinema|gas station|library|bank|diner|bistro|hotel]",
+    ),
+    "cuisine": (
+        "thai",
+        "italian",
+        "mexican",
+        "indian",
+        "ethiopian",
+        "korean",
+        "greek",
+        "sushi",
+        "vegan",
+        "turkish",
+        "tapas",
+    ),
+    "state": ("on", "off", "on", "off", "down", "up"),
+    "device": (
+        "[lamp|light|lights|heater|fan|radio|tv|oven|thermostat|coffee machine|blinds|speaker|air conditioning|robot]",
+    ),
+    "room": (
+        "kitchen",
+        "bedroom",
+        "living room",
+        "bathroom",
+        "garage",
+        "office",
+        "hall",
+        "nursery",
+        "kids room",
+        "attic",
+    ),
+    "level": ("<number> percent", "[20|30|40|50|60|70]", "[half|full|low|high|medium]", "<number> degrees"),
+    "destination": (
+        "<number> <invented> [street|road|avenue|lane]",
+        "[work|home|the airport|the station|school|the hospital|the harbour|the stadium]",
+        "<city>",
+        "<given>'s [place|house|office]",
+        "the <cuisine> <place>",
+    ),
+    "avoid": ("tolls", "highways", "ferries", "the city centre", "traffic"),
+    "transport": ("bus", "train", "bike", "car", "tram", "ferry", "foot", "subway", "taxi"),
+    "item": (
+        "[milk|eggs|bread|butter|rice|apples|coffee|batteries|soap|tomatoes|cheese|olive oil|toilet paper|flour]",
+        "[dog food|cat litter|nails|screws|paint|stamps|tea|bananas|onions|light bulbs|salt|candles|a new lamp]",
+        "[red|fresh|organic|frozen|two bags of|a box of] [peppers|berries|fish|peas|beans|carrots]",
+    ),
+    "list_name": ("shopping", "grocery", "to do", "packing", "wish", "party", "hardware", "birthday", "camping"),
+    "amount": (
+        "<number> [dollars|euros|pounds|bucks]",
+        "$<number>",
+        "<number>0 [dollars|euros]",
+        "[twenty|fifty|a hundred|thirty five] [dollars|euros|pounds]",
+    ),
+    "account": ("savings", "checking account", "credit card", "joint account", "rent account", "holiday fund"),
+}
+
+OPENINGS = ("hey ", "please ", "could you ", "um ", "ok ", "so ", "hi there ", "uh ", "i'd like you to ", "computer ")
+CLOSINGS = (" please", " thanks", " now", " for me", " asap", " if you can", " ok")
+SYLLABLES = (
+    "ba be bo bri ca co da de dra el fa fi gal gre ha hu in jo ka ki kor la le lo ma mi mor na ne no or pa pe qui ra ri "
+    "ro sa se sol ta te tu va ve vin wa wi xa ya za zo"
+).split()
