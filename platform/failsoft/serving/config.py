@@ -1,0 +1,70 @@
+"""What a gateway promises: time budgets, how often it reports, how large its queues are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from failsoft.errors import ConfigError
+from failsoft.serving.defence import QualityPolicy
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewayConfig:
+    """Settings of a gateway replica."""
+
+    deadline_ms: float = 250.0
+    """Every answer leaves within about this time; the model's call is cut so that the ladder still fits in."""
+    ladder_reserve_ms: float = 10.0
+    """Kept back for the fallback ladder; its p99 is far below."""
+    mirror_deadline_ms: float = 1000.0
+    """A mirrored call may take longer than a live one, since nobody waits for it."""
+    mirror_queue: int = 64
+    """Copies waiting for the subject; more are dropped and counted."""
+    report_every_s: float = 0.2
+    """Outcomes go to the controller this often."""
+    max_body_bytes: int = 1_048_576
+    """A larger request body is refused with 413 before it is parsed."""
+    max_model_queue: int = 64
+    """Calls of one gateway waiting for one model; beyond it they are shed and the ladder answers."""
+
+    def __post_init__(self) -> None:
+        """Refuse budgets that leave the model or the ladder no time."""
+        if not self.deadline_ms > 0.0:
+            raise ConfigError(f"deadline_ms is {self.deadline_ms}; an answer needs some time, use 50 or more")
+        if not 0.0 <= self.ladder_reserve_ms < self.deadline_ms:
+            raise ConfigError(
+                f"ladder_reserve_ms is {self.ladder_reserve_ms} of a deadline of {self.deadline_ms} ms; leave "
+                "the model the larger part"
+            )
+        if not self.mirror_deadline_ms > 0.0:
+            raise ConfigError(f"mirror_deadline_ms is {self.mirror_deadline_ms}; use more than 0")
+        if not 0.02 <= self.report_every_s <= 5.0:
+            raise ConfigError(f"report_every_s is {self.report_every_s}; use 0.02 to 5 (0.1 to 0.25 suits)")
+        if self.mirror_queue < 1 or self.max_model_queue < 1:
+            raise ConfigError(
+                f"mirror_queue is {self.mirror_queue} and max_model_queue {self.max_model_queue}; both hold at least 1"
+            )
+        if self.max_body_bytes < 1024:
+            raise ConfigError(f"max_body_bytes is {self.max_body_bytes}; a request with one text needs up to 1,024")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppConfig:
+    """What every replica of one app is told when it starts; plain data, so that it travels."""
+
+    home: Path
+    """Root folder of releases, plan and ledger; absolute, reachable from every node."""
+    release: str
+    """Served when no routing plan is stored yet; after that the plan rules."""
+    profile: str = "production"
+    """Name of the stage policy: production or drill."""
+    gateway: GatewayConfig = field(default_factory=GatewayConfig)
+    quality: QualityPolicy = field(default_factory=QualityPolicy)
+    allow_planned_faults: bool = False
+    """Let a file in the home's ``faults`` folder break this app on purpose; drills only."""
+
+    def __post_init__(self) -> None:
+        """Refuse a home that means another folder on another machine."""
+        if not self.home.is_absolute():
+            raise ConfigError(f"home is {self.home}; give an absolute path, replicas run in other folders")

@@ -1,0 +1,123 @@
+"""The books of one gateway replica: what is in force, what was counted, what its own eye sees."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from failsoft.serving.kit import KitShelf
+from failsoft.serving.messages import PredictAnswer
+from failsoft.serving.mirror import MirrorQueue
+from failsoft.serving.outcomes import OutcomeBuffer, Seen
+from failsoft.serving.plan import Arm, Colour, RoutingPlan
+from failsoft.serving.request import Mirrored, Situation
+from failsoft.serving.watch import Watch
+
+
+@dataclass(kw_only=True)
+class Counts:
+    """What this replica did since it started."""
+
+    sources: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    stale: Counter[str] = field(default_factory=Counter)
+    """Answers of a model that had not (re)loaded what the plan asks for."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For the status route."""
+        return {
+            "answers_by_source": dict(self.sources),
+            "outcomes": dict(self.outcomes),
+            "stale_answers": dict(self.stale),
+        }
+
+
+class FrontDesk:
+    """Knows what is in force for the next request, and writes down how each one went (the answerer's journal).
+
+    Args:
+        plan: gives the plan in force in this replica.
+        shelf: holds the ladder and the text policy in use.
+        watch: the replica's own eye on the subject.
+        buffer: counts for the controller.
+        mirror: takes copies for the subject.
+    """
+
+    def __init__(
+        self,
+        *,
+        plan: Callable[[], RoutingPlan],
+        shelf: KitShelf,
+        watch: Watch,
+        buffer: OutcomeBuffer,
+        mirror: MirrorQueue[Mirrored],
+    ) -> None:
+        self._plan = plan
+        self._shelf = shelf
+        self._watch = watch
+        self._buffer = buffer
+        self._mirror = mirror
+        self._counts = Counts()
+        watch.arm(shelf.kit.release, shelf.kit.baseline)
+        watch.follow(plan())
+
+    def situation(self) -> Situation:
+        """What the next request lives under."""
+        kit = self._shelf.kit
+        return Situation(plan=self._plan(), text_policy=kit.text_policy, ladder=kit.ladder)
+
+    def follow(self, plan: RoutingPlan) -> None:
+        """Take over a new plan: its answers are judged in an empty window."""
+        self._watch.follow(plan)
+
+    async def follow_release(self) -> bool:
+        """Take over kit and baseline of the plan's subject when that is another release; True when that happened."""
+        if not await self._shelf.follow(self._plan().subject_release):
+            return False
+        self._watch.arm(self._shelf.kit.release, self._shelf.kit.baseline)
+        return True
+
+    def note(self, seen: Seen) -> None:
+        """Count one call of a model, and let the watch see it if the subject made it."""
+        self._counts.outcomes[f"{seen.arm}_{seen.outcome}"] += 1
+        self._buffer.record(seen)
+        if seen.arm is Arm.SUBJECT:
+            self._watch.record(seen.epoch, seen.outcome)
+
+    def stale(self, colour: Colour) -> None:
+        """Count an answer that is no evidence about the plan's release."""
+        self._counts.stale[colour] += 1
+
+    def answered(self, answer: PredictAnswer) -> None:
+        """Count one answered request."""
+        self._counts.sources[answer.source] += 1
+
+    def mirror(self, copy: Mirrored) -> None:
+        """Queue a copy for the subject, or drop and count it."""
+        self._mirror.offer(copy)
+
+    def status(self) -> dict[str, Any]:
+        """Everything above, for people and for tests."""
+        verdict, plan = self._watch.verdict(), self._plan()
+        return {
+            "epoch": plan.epoch,
+            "stage": plan.stage,
+            "plan": plan.as_json(),
+            "health": {
+                "status": verdict.status,
+                "bad": verdict.bad,
+                "total": verdict.total,
+                "reason": verdict.reason,
+                "rule": self._watch.in_words(),
+                "not_armed": self._watch.refusal,
+            },
+            "fallback": {"release": self._shelf.kit.release, "refusal": self._shelf.refusal},
+            "mirror": {
+                "sent": self._mirror.sent,
+                "dropped": dict(self._mirror.dropped),
+                "error": self._mirror.last_error,
+            },
+            "counts": self._counts.as_json() | {"reports_given_up": self._buffer.given_up},
+        }

@@ -1,0 +1,208 @@
+"""The gateway: the app's HTTP ingress on Ray Serve. Here the pure parts of one replica meet Ray; nothing is decided.
+
+Never imports torch: this process must start and answer when no model can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import uuid
+from collections.abc import Awaitable, Coroutine
+from typing import Any
+
+from fastapi import FastAPI
+from ray.exceptions import RayError
+from ray.serve.exceptions import BackPressureError, RayServeException
+from ray.serve.handle import DeploymentHandle
+
+from failsoft.artifacts.home import Home
+from failsoft.errors import FailsoftError, ServingError
+from failsoft.health.clock import SystemClock
+from failsoft.health.ledger import Ledger, Side
+from failsoft.health.window import Outcome
+from failsoft.serving.auth import bearer_guard
+from failsoft.serving.config import AppConfig
+from failsoft.serving.controller import ControllerClient, ControllerConfig, follow_plans, start_controller
+from failsoft.serving.defence import QualityPolicy
+from failsoft.serving.front import FrontDesk
+from failsoft.serving.kit import KitShelf, open_shelf
+from failsoft.serving.messages import PredictAnswer, PredictAnswers, PredictRequest
+from failsoft.serving.mirror import MirrorQueue
+from failsoft.serving.outcomes import OutcomeBuffer
+from failsoft.serving.plan import Colour, RoutingPlan
+from failsoft.serving.replies import read_reply
+from failsoft.serving.request import Answerer, Mirrored, NoReading, Reading
+from failsoft.serving.routes import build_routes
+from failsoft.serving.stages import stage_policy
+from failsoft.serving.watch import Watch
+
+_log = logging.getLogger(__name__)
+OPERATOR = "operator"
+_RELEASE_RETRY_S = 2.0
+
+
+class HandleArm:
+    """A colour's model behind a Serve handle. Every way in which a call can fail becomes a value."""
+
+    def __init__(self, handle: DeploymentHandle[Any], quality: QualityPolicy) -> None:
+        self._handle = handle
+        self._quality = quality
+
+    async def ask(self, text: str) -> Reading | NoReading:
+        """Ask the model; cancelling this cancels the call."""
+        response = self._handle.predict.remote([text])
+        try:
+            return read_reply(await response, self._quality, texts=1)[0]
+        except asyncio.CancelledError:
+            response.cancel()
+            raise
+        except BackPressureError as error:
+            return NoReading(outcome=Outcome.SHED, why=f"the model's queue is full: {error}")
+        except (RayError, RayServeException) as error:
+            return NoReading(outcome=Outcome.ERROR, why=f"the model failed: {_last_line(error)}")
+
+
+class Gateway:
+    """One gateway replica.
+
+    Args:
+        config: the app's settings.
+        blue: handle of the blue model.
+        green: handle of the green model.
+        fallback: handle of the stand-alone fallback; held so that it is part of the app, never called from here.
+    """
+
+    async def __init__(  # type: ignore[misc]  # Ray Serve awaits it
+        self,
+        config: AppConfig,
+        blue: DeploymentHandle[Any],
+        green: DeploymentHandle[Any],
+        fallback: DeploymentHandle[Any],
+    ) -> None:
+        self._name, self._config = f"gateway-{uuid.uuid4().hex[:8]}", config
+        self._fallback = fallback
+        clock, self._home = SystemClock(), Home.find(config.home)
+        self._ledger = Ledger(self._home.ledger, clock, side=Side.SERVING, subject=self._name)
+        controller = ControllerConfig(home=str(config.home), release=config.release, profile=config.profile)
+        await asyncio.to_thread(start_controller, controller)
+        self._controller, self._follower = ControllerClient(controller), follow_plans(controller, name=self._name)
+        await self._follower.start()
+        self._buffer = OutcomeBuffer(self._name)
+        self._mirror: MirrorQueue[Mirrored] = MirrorQueue(config.gateway.mirror_queue)
+        self._watch, self._shelf = Watch(stage_policy(config.profile).health, self._tripped), await self._open_shelf()
+        self._desk = FrontDesk(
+            plan=lambda: self._follower.plan,
+            shelf=self._shelf,
+            watch=self._watch,
+            buffer=self._buffer,
+            mirror=self._mirror,
+        )
+        self._follower.on_change(self._desk.follow)
+        arms = {Colour.BLUE: HandleArm(blue, config.quality), Colour.GREEN: HandleArm(green, config.quality)}
+        self._answerer = Answerer(
+            situation=self._desk.situation, models=arms, journal=self._desk, clock=clock, config=config.gateway
+        )
+        self._report_refusals()
+        self._tasks = [asyncio.create_task(duty, name=name) for name, duty in self._duties().items()]
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        """Serve asks for the HTTP app once this replica is made."""
+        return build_routes(self, bearer_guard(self._home.operator_token()))
+
+    async def check_health(self) -> None:
+        """Called by Serve.
+
+        Raises:
+            ServingError: a background duty of this replica has ended; a new replica takes over.
+        """
+        for task in self._tasks:
+            if task.done():
+                raise ServingError(f"{self._name}: {task.get_name()} has ended: {task.exception()!r}")
+
+    async def predict(self, request: PredictRequest) -> PredictAnswer | PredictAnswers:
+        """Answer one text, or several item by item."""
+        request_id = request.request_id or uuid.uuid4().hex
+        answers = await asyncio.gather(
+            *(
+                self._answerer.answer(text, key=request.key or f"{request_id}/{row}", request_id=request_id)
+                for row, text in enumerate(request.all_texts)
+            )
+        )
+        return answers[0] if request.texts is None else PredictAnswers(answers=answers)
+
+    def status(self) -> dict[str, Any]:
+        """What this replica knows."""
+        process = {"gateway": self._name, "pid": os.getpid(), "torch_loaded": "torch" in sys.modules}
+        silent_s, tripped = self._follower.silent_s, self._follower.tripped_locally
+        return process | {"controller_silent_s": silent_s, "tripped_locally": tripped} | self._desk.status()
+
+    async def degrade(self, *, for_s: float | None, why: str) -> dict[str, Any]:
+        """Force the fallback everywhere; durable when this returns."""
+        return await self._order(self._controller.force(for_s, why, OPERATOR))
+
+    async def restore(self, *, why: str) -> dict[str, Any]:
+        """End the force; the model comes back through the stages."""
+        return await self._order(self._controller.restore(why, OPERATOR))
+
+    async def propose(self, release: str) -> dict[str, Any]:
+        """Let a release begin its way through the stages."""
+        return await self._order(self._controller.propose(release, OPERATOR))
+
+    async def _order(self, order: Awaitable[RoutingPlan]) -> dict[str, Any]:
+        plan = await order
+        self._follower.offer(plan)
+        return plan.as_json()
+
+    def _tripped(self, epoch: int, why: str) -> None:
+        """The watch's verdict takes effect here at once; the follower tells the controller."""
+        self._follower.trip_locally(why)
+        self._ledger.record("gateway_tripped", why, epoch=epoch)
+
+    async def _open_shelf(self) -> KitShelf:
+        return await asyncio.to_thread(
+            open_shelf, self._home.releases(SystemClock()), self._follower.plan.subject_release
+        )
+
+    def _duties(self) -> dict[str, Coroutine[Any, Any, None]]:
+        return {
+            "outcome reports": self._report(),
+            "release changes": self._keep_release(),
+            "mirrored calls": self._mirror.run(self._answerer.answer_mirrored),
+        }
+
+    async def _report(self) -> None:
+        """Send what was counted; what does not get through is sent again with the next report."""
+        while True:
+            await asyncio.sleep(self._config.gateway.report_every_s)
+            batches = self._buffer.pending()
+            if not batches:
+                continue
+            try:
+                async with asyncio.timeout(2.0):
+                    self._follower.offer(await self._controller.report(batches))
+            except (FailsoftError, OSError):  # TimeoutError is an OSError
+                continue
+            self._buffer.arrived(batches)
+
+    async def _keep_release(self) -> None:
+        """Take over the ladder and the baseline of another subject; try a refused one again."""
+        while True:
+            plan = self._follower.plan
+            if await self._desk.follow_release():
+                self._report_refusals()
+            await self._follower.changed(timeout_s=_RELEASE_RETRY_S, known_epoch=plan.epoch)
+
+    def _report_refusals(self) -> None:
+        """An unarmed watch or a fallback that did not load is said aloud, not only shown to those who ask."""
+        for kind, refusal in (("watch_not_armed", self._watch.refusal), ("fallback_refused", self._shelf.refusal)):
+            if refusal is not None:
+                _log.warning("%s: %s", self._name, refusal)
+                self._ledger.record(kind, refusal)
+
+
+def _last_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [""]
+    return f"{error.__class__.__name__}: {lines[-1][:200]}"

@@ -1,0 +1,51 @@
+"""What a model replica sends to a gateway, and what the gateway makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import compress
+
+from failsoft.models.scores import ScoreBatch, ScoredSpan
+from failsoft.serving.defence import Judgement, QualityPolicy, credible_spans, judge
+from failsoft.serving.messages import Entity
+from failsoft.serving.request import Reading
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelReply:
+    """Raw scores, and which load of which release they come from. The gateway judges: a model is no judge of itself."""
+
+    scores: ScoreBatch
+    temperature: float
+    """The release's calibration."""
+    release: str
+    load_generation: int
+
+
+def read_reply(reply: ModelReply, policy: QualityPolicy, *, texts: int) -> list[Reading]:
+    """One judged reading for each of ``texts`` texts, in order; whatever does not fit them is unusable."""
+    scores = reply.scores
+    judgements = judge(scores.intent_logits_BC, reply.temperature, policy, rows=texts, classes=len(scores.intents))
+    return [_reading(reply, row, judgement, policy) for row, judgement in enumerate(judgements)]
+
+
+def _reading(reply: ModelReply, row: int, judgement: Judgement, policy: QualityPolicy) -> Reading:
+    return Reading(
+        intent=reply.scores.intents[judgement.intent_index],
+        confidence=judgement.confidence,
+        entities=_entities(reply.scores.spans[row], policy) if judgement.usable else (),
+        release=reply.release,
+        load_generation=reply.load_generation,
+        outcome=judgement.outcome,
+        usable=judgement.usable,
+        why=judgement.reason,
+    )
+
+
+def _entities(spans: Sequence[ScoredSpan], policy: QualityPolicy) -> tuple[Entity, ...]:
+    credible = credible_spans([span.confidence for span in spans], policy)
+    return tuple(
+        Entity(start=span.start, end=span.end, slot=span.slot, text="", confidence=span.confidence)
+        for span in compress(spans, credible)
+    )

@@ -1,0 +1,70 @@
+"""A silently broken model on real Ray Serve: every replica leaves it at once, nobody is refused, and it comes back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from failsoft.artifacts.home import Home
+from failsoft.health.ledger import read_ledger
+from serve_apps.intent_ner import ServeSettings
+from serve_apps.runtime import Running, start
+from tests.drills.serving_support import Traffic, free_port, sources, statuses, wait_for
+from tests.serving.tiny_release import TEXTS, publish_tiny
+
+pytestmark = pytest.mark.drill
+GATEWAYS = 2
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    home = Home.find(tmp_path_factory.mktemp("home"))
+    publish_tiny(home)
+    return home
+
+
+@pytest.fixture
+def running(home: Home, ray_local: None) -> Iterator[Running]:
+    settings = ServeSettings(home=home.root, profile="drill", gateways=GATEWAYS, allow_planned_faults=True)
+    app = start(settings, port=free_port())
+    yield app
+    app.stop()
+
+
+def stages(url: str) -> list[str]:
+    return [str(body["stage"]) for body in statuses(url, replicas=GATEWAYS).values()]
+
+
+def switched_within_s(traffic: Traffic, broken_s: float) -> float:
+    """From the first answer that the broken model spoiled to the last one given under the old plan."""
+    after = sorted(traffic.since(broken_s), key=lambda reply: reply.done_s)
+    first_bad = next(reply for reply in after if reply.body["degrade_reason"])
+    incident = [reply for reply in after if reply.body["epoch"] == first_bad.body["epoch"]]
+    under_old_plan = [reply for reply in incident if reply.body["stage"] == "serving"]
+    return under_old_plan[-1].done_s - first_bad.done_s
+
+
+def test_broken_weights_are_left_by_every_replica_and_the_healed_model_returns(running: Running, home: Home) -> None:
+    fault = home.faults / "broken_weights"
+    fault.parent.mkdir(parents=True, exist_ok=True)
+    with Traffic(running.url, TEXTS) as traffic:
+        wait_for(lambda: len(traffic.replies) > 120, within_s=20, what="warm traffic")
+        assert sources(traffic.replies[-60:]) == {"primary"}
+        broken_s = time.monotonic()
+        fault.touch()
+        wait_for(lambda: set(stages(running.url)) == {"degraded"}, within_s=10, what="every replica on the fallback")
+        fault.unlink()
+        back_s = wait_for(lambda: set(stages(running.url)) == {"serving"}, within_s=90, what="the return to serving")
+        wait_for(lambda: len(traffic.since(time.monotonic() - 1.0)) > 20, within_s=10, what="traffic after the return")
+    switch_s = switched_within_s(traffic, broken_s)
+    print(
+        f"first bad answer to last answer under the old plan: {switch_s * 1000:.0f} ms; back in service {back_s:.1f} s"
+    )
+    assert traffic.lost() == []
+    assert switch_s < 2.0
+    assert sources(traffic.replies[-20:]) == {"primary"}
+    seen = [event.kind for event in read_ledger(home.ledger).events]
+    assert "planned_fault" in seen
+    assert "gateway_tripped" in seen

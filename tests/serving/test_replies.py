@@ -1,0 +1,60 @@
+"""A model's raw scores become a judged reading; what can't be judged is never usable."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from failsoft.health.window import Outcome
+from failsoft.models.scores import ScoreBatch, ScoredSpan
+from failsoft.serving.defence import QualityPolicy
+from failsoft.serving.replies import ModelReply, read_reply
+from failsoft.serving.request import Reading
+
+
+def read(*rows: list[float], spans: list[list[ScoredSpan]] | None = None, texts: int | None = None) -> list[Reading]:
+    count = len(rows)
+    scores = ScoreBatch(
+        intents=("play_music", "get_weather", "set_alarm"),
+        intent_logits_BC=np.asarray(rows, dtype=np.float32),
+        spans=spans or [[] for _ in rows],
+        counts_B=np.ones(count, dtype=np.int32),
+        oov_fraction_B=np.zeros(count, dtype=np.float32),
+        left_out_B=np.zeros(count, dtype=np.int32),
+    )
+    reply = ModelReply(scores=scores, temperature=1.0, release="r1", load_generation=3)
+    return read_reply(reply, QualityPolicy(), texts=texts or count)
+
+
+def test_a_clear_answer_is_good_and_names_its_load() -> None:
+    span = ScoredSpan(start=5, end=9, slot="genre", confidence=0.9)
+    (reading,) = read([0.0, 9.0, 0.0], spans=[[span]])
+    assert (reading.intent, reading.outcome, reading.usable) == ("get_weather", Outcome.GOOD, True)
+    assert (reading.release, reading.load_generation) == ("r1", 3)
+    assert [(entity.start, entity.end, entity.slot) for entity in reading.entities] == [(5, 9, "genre")]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_number_that_is_none_is_weak_unusable_and_carries_no_spans(bad: float) -> None:
+    span = ScoredSpan(start=0, end=4, slot="genre", confidence=0.9)
+    (reading,) = read([bad, bad, bad], spans=[[span]])
+    assert (reading.outcome, reading.usable, reading.entities) == (Outcome.WEAK, False, ())
+    assert reading.why
+
+
+def test_each_text_of_a_batch_is_judged_for_itself() -> None:
+    sharp, flat = read([9.0, 0.0, 0.0], [0.1, 0.0, 0.0])
+    assert (sharp.outcome, flat.outcome) == (Outcome.GOOD, Outcome.WEAK)
+
+
+def test_an_answer_to_another_number_of_texts_answers_none_of_them() -> None:
+    readings = read([9.0, 0.0, 0.0], texts=3)
+    assert [reading.usable for reading in readings] == [False, False, False]
+
+
+def test_a_span_that_is_not_credible_is_left_out() -> None:
+    spans = [[ScoredSpan(0, 4, "genre", 0.2), ScoredSpan(5, 9, "artist", 0.9)]]
+    (reading,) = read([0.0, 9.0, 0.0], spans=spans)
+    assert [entity.slot for entity in reading.entities] == ["artist"]

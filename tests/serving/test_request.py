@@ -1,0 +1,158 @@
+"""Each way in which one request can go, told by fakes: it always ends in an answer, and the right thing is noted."""
+
+from __future__ import annotations
+
+import pytest
+
+from failsoft.health.clock import SystemClock
+from failsoft.health.window import Outcome
+from failsoft.serving.config import GatewayConfig
+from failsoft.serving.messages import Entity, PredictAnswer, Source
+from failsoft.serving.outcomes import Seen
+from failsoft.serving.plan import Arm, Colour, RoutingPlan, Stage
+from failsoft.serving.request import Answerer, Mirrored, NoReading, Situation
+from failsoft.serving.sanitizer import TextPolicy
+from tests.serving.fakes import Notes, ScriptedArm, good, ladder, plan, reading, weak
+
+pytestmark = pytest.mark.anyio
+
+
+class Counter:
+    """A gateway's answering with everything around it scripted."""
+
+    def __init__(self, now: RoutingPlan | None = None, *, deadline_ms: float = 250.0) -> None:
+        self.plan = now or plan()
+        self.blue, self.green, self.notes = ScriptedArm(), ScriptedArm(), Notes()
+        self.answerer = Answerer(
+            situation=lambda: Situation(plan=self.plan, text_policy=TextPolicy(), ladder=ladder()),
+            models={Colour.BLUE: self.blue, Colour.GREEN: self.green},
+            journal=self.notes,
+            clock=SystemClock(),
+            config=GatewayConfig(deadline_ms=deadline_ms),
+        )
+
+    async def ask(self, text: str = "play some jazz", *, key: str = "caller") -> PredictAnswer:
+        return await self.answerer.answer(text, key=key, request_id="q1")
+
+    @property
+    def noted(self) -> list[tuple[Arm, Outcome]]:
+        return [(seen.arm, seen.outcome) for seen in self.notes.seen]
+
+
+async def test_a_credible_answer_in_time_is_the_callers_answer() -> None:
+    counter = Counter()
+    answer = await counter.ask()
+    assert (answer.source, answer.intent, answer.confidence) == (Source.PRIMARY, "play_music", 0.97)
+    assert (answer.release, answer.degrade_reason, answer.request_id) == ("r1", None, "q1")
+    assert counter.noted == [(Arm.SUBJECT, Outcome.GOOD)]
+
+
+async def test_an_answer_that_is_not_credible_is_replaced_and_held_against_the_model() -> None:
+    counter = Counter()
+    counter.blue.answer = weak()
+    answer = await counter.ask()
+    assert answer.source is Source.RULES
+    assert "below 0.50" in (answer.degrade_reason or "")
+    assert counter.noted == [(Arm.SUBJECT, Outcome.WEAK)]
+
+
+async def test_a_weak_but_usable_answer_is_given_and_still_held_against_the_model() -> None:
+    counter = Counter()
+    counter.blue.answer = reading(
+        confidence=0.6, outcome=Outcome.WEAK, usable=True, why="confidence 0.60 is below 0.65"
+    )
+    assert (await counter.ask()).source is Source.PRIMARY
+    assert counter.noted == [(Arm.SUBJECT, Outcome.WEAK)]
+
+
+async def test_a_model_that_hangs_costs_one_deadline_and_is_late() -> None:
+    counter = Counter(deadline_ms=60.0)
+    counter.blue.takes_s = 30.0
+    answer = await counter.ask()
+    assert answer.source is Source.RULES
+    assert 40.0 <= answer.latency_ms < 200.0
+    assert counter.noted == [(Arm.SUBJECT, Outcome.LATE)]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.SHED, Outcome.ERROR])
+async def test_a_call_that_failed_is_answered_by_the_ladder(outcome: Outcome) -> None:
+    counter = Counter()
+    counter.blue.answer = NoReading(outcome=outcome, why="queue is full")
+    answer = await counter.ask()
+    assert (answer.source, answer.degrade_reason) == (Source.RULES, "queue is full")
+    assert counter.noted == [(Arm.SUBJECT, outcome)]
+
+
+@pytest.mark.parametrize("text", ["", " \u200b\u200b ", "\x00" * 50])
+async def test_hopeless_input_never_reaches_the_model_and_is_not_its_fault(text: str) -> None:
+    counter = Counter()
+    answer = await counter.ask(text)
+    assert answer.source is Source.RULES
+    assert counter.blue.asked == []
+    assert counter.noted == [(Arm.SUBJECT, Outcome.BAD_INPUT)]
+
+
+async def test_while_degraded_nobody_asks_the_model() -> None:
+    counter = Counter(plan(Stage.DEGRADED, share=0.0))
+    answer = await counter.ask()
+    assert (answer.source, answer.stage) == (Source.RULES, Stage.DEGRADED)
+    assert counter.blue.asked == []
+    assert counter.noted == []
+
+
+async def test_the_previous_release_stands_in_while_it_is_warm() -> None:
+    counter = Counter(plan(Stage.DEGRADED, share=0.0, stand_in=Colour.GREEN))
+    counter.green.answer = good("r0")
+    answer = await counter.ask()
+    assert (answer.source, answer.release) == (Source.PREVIOUS, "r0")
+    assert counter.noted == [(Arm.STAND_IN, Outcome.GOOD)]
+
+
+async def test_an_answer_of_the_subject_on_its_way_up_is_called_canary() -> None:
+    counter = Counter(plan(Stage.RAMP_50, share=1.0))
+    assert (await counter.ask()).source is Source.CANARY
+
+
+async def test_an_answer_from_before_the_reload_is_no_evidence_about_the_reloaded_model() -> None:
+    counter = Counter()
+    counter.blue.answer = good("r0")
+    assert (await counter.ask()).source is Source.PRIMARY
+    assert counter.notes.seen == []
+    assert counter.notes.stale_colours == [Colour.BLUE]
+
+
+async def test_a_copy_goes_to_the_subject_only_while_the_plan_mirrors() -> None:
+    shadow, serving = Counter(plan(Stage.SHADOW, share=0.0)), Counter()
+    await shadow.ask()
+    await serving.ask()
+    assert [copy.text for copy in shadow.notes.copies] == ["play some jazz"]
+    assert serving.notes.copies == []
+
+
+async def test_hopeless_input_is_not_mirrored() -> None:
+    counter = Counter(plan(Stage.SHADOW, share=0.0))
+    await counter.ask("")
+    assert counter.notes.copies == []
+
+
+async def test_a_mirrored_answer_is_noted_apart_with_its_agreement() -> None:
+    counter = Counter(plan(Stage.SHADOW, share=0.0))
+    for live_intent in ("play_music", "get_weather"):
+        await counter.answerer.answer_mirrored(Mirrored(text="play", plan=counter.plan, live_intent=live_intent))
+    assert [(seen.mirrored, seen.agreed) for seen in counter.notes.seen] == [(True, True), (True, False)]
+
+
+async def test_spans_point_into_the_callers_own_text() -> None:
+    counter = Counter()
+    text = "\u200bplay\u200b jazz"
+    counter.blue.answer = reading(entities=(Entity(start=5, end=9, slot="genre", text="jazz", confidence=0.9),))
+    (entity,) = (await counter.ask(text)).entities
+    assert counter.blue.asked == ["play jazz"]
+    assert text[entity.start : entity.end] == "jazz" == entity.text
+
+
+async def test_an_outcome_carries_the_epoch_under_which_the_call_was_made() -> None:
+    counter = Counter(plan(epoch=41))
+    await counter.ask()
+    seen: Seen = counter.notes.seen[0]
+    assert seen.epoch == 41
