@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 from failsoft.artifacts.home import Home
-from failsoft.errors import TrainingError
+from failsoft.errors import NoProgressError, TrainingError
 from failsoft.health.clock import Clock
 from failsoft.health.ledger import Event, Ledger, Side, read_ledger
 from failsoft.training.progress import Phase, read_progress
@@ -27,19 +27,25 @@ class Attempts:
         self._ledger = Ledger(home.ledger, clock, side=Side.TRAINING, subject=run)
 
     def until_done(self, run_once: RunOnce, *, policy: RestartPolicy, rng: random.Random) -> None:
-        """Supervise ``run_once``.
+        """Supervise ``run_once``; a run that has consumed all its batches needs no attempt.
 
         Raises:
             TrainingError: the breaker stopped the run with a diagnosis.
             NoProgressError: a deterministic bug, or three attempts without progress.
         """
-        supervise(
-            lambda number: self._one(number, run_once),
-            policy=policy,
-            clock=self._clock,
-            rng=rng,
-            on_failed=self._failed,
-        )
+        if self._reached() >= self._total_batches:
+            return
+        try:
+            supervise(
+                lambda number: self._one(number, run_once),
+                policy=policy,
+                clock=self._clock,
+                rng=rng,
+                on_failed=self._failed,
+            )
+        except NoProgressError as error:
+            self._ledger.record("run_stopped", str(error), position=self._reached())
+            raise
 
     def _one(self, number: int, run_once: RunOnce) -> Attempt:
         began, told = self._reached(), len(self._events())

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from failsoft.artifacts.bundle import Bundle
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.store import Artifact
-from failsoft.errors import ArtifactMissingError
+from failsoft.errors import ArtifactMissingError, FailsoftError
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.health.ledger import read_ledger
 from failsoft.models.corpus import Corpus
@@ -53,6 +54,22 @@ def run_job(config: JobConfig) -> JobResult:
     """
     home, clock = Home.find(config.home), SystemClock()
     progress = ProgressFile(home.run(config.run), clock)
+    try:
+        result = _run(config, home, clock, progress)
+    except FailsoftError:
+        progress.turn(Phase.STOPPED)
+        raise
+    progress.turn(Phase.FINISHED)
+    return result
+
+
+def weights_digest(checkpoint: Artifact) -> str:
+    """Digest of a checkpoint's tensors."""
+    return checkpoint.manifest.files["state.safetensors"].digest
+
+
+def _run(config: JobConfig, home: Home, clock: Clock, progress: ProgressFile) -> JobResult:
+    torch.set_num_threads(config.threads_per_worker)  # more threads than free cores make each step ten times slower
     progress.turn(Phase.PREPARING)
     corpus, workload = prepare(config)
     _train(config, workload, home, clock)
@@ -64,7 +81,6 @@ def run_job(config: JobConfig) -> JobResult:
     if config.publish:
         progress.turn(Phase.PUBLISHING)
         bundle = _release(config, corpus, workload, model=model, final=final, quality=quality)
-    progress.turn(Phase.FINISHED)
     return JobResult(
         run=config.run,
         bundle=bundle,
@@ -72,11 +88,6 @@ def run_job(config: JobConfig) -> JobResult:
         summary=summarise(read_ledger(home.ledger).events, run=config.run),
         weights_digest=weights_digest(final),
     )
-
-
-def weights_digest(checkpoint: Artifact) -> str:
-    """Digest of a checkpoint's tensors."""
-    return checkpoint.manifest.files["state.safetensors"].digest
 
 
 def _train(config: JobConfig, workload: Workload, home: Home, clock: Clock) -> None:

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from failsoft.artifacts.home import Home
+from failsoft.errors import NoProgressError, TrainingError
+from failsoft.health.backoff import BackoffPolicy
+from failsoft.health.clock import ManualClock
+from failsoft.health.ledger import Ledger, Side, read_ledger
+from failsoft.training.progress import Phase, Progress, ProgressFile
+from failsoft.training.supervise import RestartPolicy
+from train_jobs.attempts import Attempts
+
+POLICY = RestartPolicy(backoff=BackoffPolicy(jitter_fraction=0.0))
+
+
+class Desk:
+    """A run of 30 batches without Ray: the test says what each attempt leaves behind."""
+
+    def __init__(self, root: Path) -> None:
+        self.home, self.clock = Home(root=root), ManualClock()
+        self.ledger = Ledger(self.home.ledger, self.clock, side=Side.TRAINING, subject="run")
+        self.attempts = Attempts(home=self.home, run="run", clock=self.clock, total_batches=30)
+
+    def leave_checkpoint(self, position: int) -> None:
+        store = self.home.checkpoints("run", self.clock)
+        meta = {"position": position, "healthy": True}
+        store.publish(f"position-{position:012d}", lambda folder: folder.joinpath("x").touch(), meta=meta)
+
+    def until_done(self, *attempts: int | str | Exception) -> None:
+        """Carry out: a number leaves a checkpoint there, a text is an error, an exception was raised at batch 5."""
+        script = iter(attempts)
+
+        def run_once() -> str | None:
+            step = next(script)
+            if isinstance(step, int):
+                self.leave_checkpoint(step)
+                return None if step >= 30 else "a worker died"
+            if isinstance(step, Exception):
+                self.ledger.record("worker_failed", str(step), error=repr(step), position=5)
+            return str(step)
+
+        self.attempts.until_done(run_once, policy=POLICY, rng=random.Random(1))
+
+
+def test_attempts_go_on_until_all_batches_are_consumed(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    start_s = desk.clock.monotonic_s()
+    desk.until_done(10, "a worker died", 30)
+    assert desk.clock.monotonic_s() - start_s == 10.0 + 30.0
+    events = [event for event in read_ledger(desk.home.ledger).events if event.kind == "attempt_failed"]
+    assert [event.data["progressed"] for event in events] == [True, False]
+
+
+def test_three_barren_attempts_stop_the_run_and_the_ledger_says_why(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    with pytest.raises(NoProgressError, match="out of memory"):
+        desk.until_done("out of memory", "out of memory", "out of memory", 30)
+    assert read_ledger(desk.home.ledger).events[-1].kind == "run_stopped"
+
+
+def test_an_error_that_comes_back_at_the_same_batch_is_a_bug_and_stops_at_once(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    with pytest.raises(NoProgressError, match="raised twice at batch 5"):
+        desk.until_done(ValueError("no such label"), ValueError("no such label"), 30)
+
+
+def test_a_diagnosis_of_the_breaker_is_passed_on_and_not_retried(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+
+    def run_once() -> None:
+        desk.ledger.record("run_stopped", "too many batches are refused")
+        ProgressFile(desk.home.run("run"), desk.clock).write(Progress(phase=Phase.STOPPED))
+
+    with pytest.raises(TrainingError, match="too many batches are refused"):
+        desk.attempts.until_done(run_once, policy=POLICY, rng=random.Random(1))
