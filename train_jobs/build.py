@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch.amp.grad_scaler import GradScaler
 from torch.nn.parallel import DistributedDataParallel
 
 from failsoft.artifacts.home import Home
@@ -25,30 +26,18 @@ from train_jobs.workload import IntentNerTask, Workload, read_workload
 def build_loop(config: JobConfig, ranks: Ranks, deliver: Deliver) -> TrainLoop:
     """This rank's loop, ready to run."""
     workload = read_workload(config)
-    state, device = _trainee(config, workload), torch.device("cpu")
-    shared = DistributedDataParallel(state.model) if ranks.world > 1 else state.model
-    desk = _desk(config)
+    device = torch.device("cuda" if config.gpu else "cpu")
     breaker = Breaker(BreakerPolicy())
-    state.breaker = breaker
+    state = _state(config, workload, device, breaker)
+    desk = _desk(config)
     return TrainLoop(
         state=state,
-        task=IntentNerTask(shared, workload, device),
+        task=IntentNerTask(_shared(state, ranks), workload, device),
         batches=GlobalBatches(
             num_samples=len(workload.train), global_batch=workload.recipe.batch_size, seed=config.seed
         ),
-        plan=LoopPlan(
-            total_batches=workload.total_batches,
-            seed=config.seed,
-            snapshot_every_steps=config.snapshot_every_steps,
-            checkpoint_every_steps=config.checkpoint_every_steps,
-        ),
-        guard=StepGuard(
-            model=state.model,
-            optimizer=state.optimizer,
-            scheduler=state.scheduler,
-            policy=GuardPolicy(max_grad_norm=workload.recipe.max_grad_norm, autocast_dtype=autocast_dtype(device)),
-            ranks=ranks,
-        ),
+        plan=_plan(config, workload),
+        guard=_guard(state, workload, device, ranks),
         breaker=breaker,
         checkpoints=Checkpoints(
             store=Home.find(config.home).checkpoints(config.run, SystemClock()),
@@ -61,12 +50,43 @@ def build_loop(config: JobConfig, ranks: Ranks, deliver: Deliver) -> TrainLoop:
     )
 
 
-def _trainee(config: JobConfig, workload: Workload) -> TrainingState:
+def _state(config: JobConfig, workload: Workload, device: torch.device, breaker: Breaker) -> TrainingState:
     torch.manual_seed(config.seed)
-    model = build(workload.network)
+    model = build(workload.network).to(device)
     optimizer = make_optimizer(model, workload.recipe)
-    scheduler = schedule(optimizer, workload.recipe, workload.total_batches)
-    return TrainingState(model=model, optimizer=optimizer, scheduler=scheduler)
+    return TrainingState(
+        model=model,
+        optimizer=optimizer,
+        scheduler=schedule(optimizer, workload.recipe, workload.total_batches),
+        scaler=GradScaler(device.type) if autocast_dtype(device) is torch.float16 else None,
+        breaker=breaker,
+    )
+
+
+def _shared(state: TrainingState, ranks: Ranks) -> torch.nn.Module:
+    """The model as the loss sees it; with several ranks its backward pass averages the gradients."""
+    return DistributedDataParallel(state.model) if ranks.world > 1 else state.model
+
+
+def _guard(state: TrainingState, workload: Workload, device: torch.device, ranks: Ranks) -> StepGuard:
+    policy = GuardPolicy(max_grad_norm=workload.recipe.max_grad_norm, autocast_dtype=autocast_dtype(device))
+    return StepGuard(
+        model=state.model,
+        optimizer=state.optimizer,
+        scheduler=state.scheduler,
+        scaler=state.scaler,
+        policy=policy,
+        ranks=ranks,
+    )
+
+
+def _plan(config: JobConfig, workload: Workload) -> LoopPlan:
+    return LoopPlan(
+        total_batches=workload.total_batches,
+        seed=config.seed,
+        snapshot_every_steps=config.snapshot_every_steps,
+        checkpoint_every_steps=config.checkpoint_every_steps,
+    )
 
 
 def _desk(config: JobConfig) -> Desk:

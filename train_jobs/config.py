@@ -37,6 +37,8 @@ class JobConfig:
     workers: int = 1
     threads_per_worker: int = 1
     """Threads of torch and CPUs asked of Ray for each worker."""
+    gpu: bool = False
+    """Give each worker a GPU: mixed precision where it has one, NCCL between workers."""
     seed: int = 7
     faults: FaultPlan = field(default_factory=FaultPlan)
     """Planned faults; empty in production."""

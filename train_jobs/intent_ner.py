@@ -86,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--preset", type=Preset, choices=list(Preset), help="recipe; left out: what fits the corpus")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1, help="torch threads, and CPUs asked of Ray, per worker")
+    parser.add_argument("--gpu", action="store_true", help="give each worker a GPU")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--faults", default="[]", help="planned faults: a JSON list, or the path of a file with one")
     parser.add_argument("--snapshot-every", type=int, default=100, metavar="STEPS")
@@ -105,6 +106,7 @@ def _config(given: argparse.Namespace) -> JobConfig:
         preset=given.preset,
         workers=given.workers,
         threads_per_worker=given.threads,
+        gpu=given.gpu,
         seed=given.seed,
         faults=FaultPlan.from_json(faults),
         snapshot_every_steps=given.snapshot_every,

@@ -96,6 +96,7 @@ def _train(config: JobConfig, workload: Workload, home: Home, clock: Clock) -> N
         ledger=home.ledger,
         workers=config.workers,
         threads_per_worker=config.threads_per_worker,
+        gpu=config.gpu,
     )
     attempts = Attempts(home=home, run=config.run, clock=clock, total_batches=workload.total_batches)
     policy = RestartPolicy(backoff=config.backoff)

@@ -7,7 +7,7 @@ import pytest
 
 from failsoft.errors import ConfigError
 from failsoft.training.deadletters import DeadLetter, DeadLetters, letter_of, read_dead_letters
-from failsoft.training.guard import StepOutcome
+from failsoft.training.guard import Refusal, StepOutcome
 
 
 def letter(position: int, *, rank: int = 0, loss: float | None = None) -> DeadLetter:
@@ -22,9 +22,18 @@ def test_letters_of_all_ranks_come_back_in_order(tmp_path: Path) -> None:
 
 
 def test_a_nan_loss_is_written_as_json_that_others_can_read(tmp_path: Path) -> None:
-    DeadLetters(tmp_path, rank=0).write(letter(1, loss=math.nan))
+    outcome = StepOutcome(
+        position=1,
+        sample_ids=(4, 5),
+        rank=0,
+        refusal=Refusal.LOSS,
+        loss=math.nan,
+        mean_loss=math.nan,
+        grad_norm=math.inf,
+    )
+    DeadLetters(tmp_path, rank=0).write(letter_of(outcome, step=1, at_s=0.0))
     assert "NaN" not in (tmp_path / "rank-0000.jsonl").read_text("utf-8")
-    assert read_dead_letters(tmp_path)[0].loss is None
+    assert read_dead_letters(tmp_path) == [letter(1)]
 
 
 def test_a_batch_met_again_keeps_its_last_letter(tmp_path: Path) -> None:

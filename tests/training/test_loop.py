@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 import torch
 
-from failsoft.errors import DropRateError, IncompatibleArtifactError, TrainingError
+from failsoft.artifacts.store import Artifact
+from failsoft.errors import ArtifactError, DropRateError, IncompatibleArtifactError, TrainingError
 from failsoft.health.faults import Fault, FaultKind, FaultPlan, burst
 from failsoft.health.ledger import Event, read_ledger
 from failsoft.training.checkpoint import Write
@@ -196,6 +197,40 @@ def test_a_worker_that_died_between_publishing_and_reporting_finds_its_checkpoin
     with pytest.raises(Death):
         toy_loop(tmp_path, deliver=publish_then_die).run()
     toy_loop(tmp_path).run()
+    assert event(tmp_path, "restored").data["checkpoint"] == "position-000000000008"
+
+
+def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tmp_path: Path) -> None:
+    loop = toy_loop(tmp_path)
+    publish, calls = loop.checkpoints.store.publish, list[str]()
+
+    def full_once(name: str, write: Callable[[Path], None], *, meta: Mapping[str, object]) -> Artifact:
+        calls.append(name)
+        if len(calls) == 2:
+            raise OSError(28, "No space left on device")
+        return publish(name, write, meta=meta)
+
+    loop.checkpoints.store.publish = full_once  # type: ignore[method-assign]
+    loop.run()
+    assert "No space left" in event(tmp_path, "checkpoint_failed").why
+    there = [artifact.name for artifact in loop.checkpoints.store.listing()]
+    assert there == ["position-000000000008", "position-000000000024"]
+
+
+def test_a_run_whose_end_cannot_be_written_says_so_and_keeps_its_last_checkpoint(tmp_path: Path) -> None:
+    loop = toy_loop(tmp_path)
+    publish = loop.checkpoints.store.publish
+
+    def full(name: str, write: Callable[[Path], None], *, meta: Mapping[str, object]) -> Artifact:
+        if name > "position-000000000008":
+            raise OSError(28, "No space left on device")
+        return publish(name, write, meta=meta)
+
+    loop.checkpoints.store.publish = full  # type: ignore[method-assign]
+    with pytest.raises(ArtifactError, match="make room on the disk"):
+        loop.run()
+    again = toy_loop(tmp_path)
+    again.run()
     assert event(tmp_path, "restored").data["checkpoint"] == "position-000000000008"
 
 

@@ -31,7 +31,7 @@ TENSORS = "state.safetensors"
 SCALARS = "state.json"
 
 Write = Callable[[], Path]
-"""Publishes the checkpoint and returns its folder."""
+"""Publishes the checkpoint and returns its folder (the store's, when the disk refused)."""
 Deliver = Callable[[Write | None, Mapping[str, float]], None]
 """How a checkpoint leaves a rank: called on all ranks together, with something to write on rank 0 only."""
 
@@ -66,16 +66,23 @@ class Checkpoints:
     position: int | None = field(default=None, init=False)
     """Position of the checkpoint that was published or restored last."""
     _parent: str | None = field(default=None, init=False)
+    _failed: bool = field(default=False, init=False)
 
     def publish(self, state: TrainingState, metrics: Mapping[str, float]) -> bool:
-        """Publish the state, unless it is ill; returns whether it is published."""
+        """Publish the state; returns whether it is published: not when it is ill, nor when the disk refuses.
+
+        In both cases the older checkpoints stand and the ledger says what happened.
+        """
         flat = flatten(state)
         ill = first_unhealthy(flat.tensors)
         if any_rank(self.ranks, ill is not None):
             self._tell("checkpoint_withheld", f"{ill or 'a tensor of another rank'} is not finite", flat, tensor=ill)
             return False
         generators = self.ranks.gather(json.dumps(capture_rng()))
+        self._failed = False
         self.deliver(self._writer(flat, generators) if self.ranks.rank == 0 else None, metrics)
+        if any_rank(self.ranks, self._failed):
+            return False
         self.position = state.position
         return True
 
@@ -102,7 +109,15 @@ class Checkpoints:
         return Restored(name=artifact.name, position=state.position, step=state.step)
 
     def _writer(self, flat: FlatState, generators: list[str]) -> Write:
-        return lambda: self._write(flat, generators)
+        def write() -> Path:
+            try:
+                return self._write(flat, generators)
+            except OSError as error:
+                self._failed = True
+                self._tell("checkpoint_failed", f"{error}; the older checkpoints stand, training goes on", flat)
+                return self.store.root
+
+        return write
 
     def _write(self, flat: FlatState, generators: list[str]) -> Path:
         name = f"position-{flat.scalars['position']:012d}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from failsoft.health.clock import Clock
@@ -118,16 +118,9 @@ class Chronicle:
         """A batch left no trace but this."""
         letter = letter_of(outcome, step=self._state.step, at_s=self._desk.clock.wall_s())
         self._letters.write(letter)
-        details = {key: getattr(outcome, key) for key in ("position", "rank", "loss", "grad_norm", "bad_tensor")}
-        ids = list(outcome.sample_ids[:_MAX_IDS_IN_LEDGER])
-        self._tell(
-            "batch_refused",
-            letter.reason,
-            **details,
-            reason=letter.reason,
-            sample_ids=ids,
-            in_a_row=self._breaker.in_a_row,
-        )
+        details = asdict(letter) | {"sample_ids": list(letter.sample_ids[:_MAX_IDS_IN_LEDGER])}
+        del details["at_s"]  # the event has its own
+        self._tell("batch_refused", letter.reason, **details, in_a_row=self._breaker.in_a_row)
 
     def rolled_back(self, why: str, *, mark: SnapshotMark, step_before: int, burst: int) -> None:
         """The state is that of the snapshot again; the position moved on."""

@@ -54,8 +54,8 @@ def letter_of(outcome: StepOutcome, *, step: int, at_s: float) -> DeadLetter:
         rank=outcome.rank,
         reason=outcome.refusal,
         sample_ids=outcome.sample_ids,
-        loss=outcome.loss,
-        grad_norm=outcome.grad_norm,
+        loss=_finite(outcome.loss),
+        grad_norm=_finite(outcome.grad_norm),
         bad_tensor=outcome.bad_tensor,
         at_s=at_s,
     )
@@ -73,7 +73,6 @@ class DeadLetters:
     def write(self, letter: DeadLetter) -> None:
         """Append one letter, turning the file over when it is full."""
         record = asdict(letter) | {"sample_ids": list(letter.sample_ids[:_MAX_IDS])}
-        record |= {key: _finite(record[key]) for key in ("loss", "grad_norm")}
         line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.exists() and self.path.stat().st_size + len(line) > self._max_file_bytes:
@@ -104,5 +103,5 @@ def _parse(line: bytes) -> DeadLetter | None:
         return None
 
 
-def _finite(value: object) -> object:
-    return value if isinstance(value, float) and math.isfinite(value) else None
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from failsoft.errors import ConfigError, DropRateError, TrainingError
+from failsoft.errors import ArtifactError, ConfigError, DropRateError, TrainingError
 from failsoft.health.faults import FaultKind
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.breaker import Advice, Breaker, RunState
@@ -175,7 +175,11 @@ class TrainLoop:
 
     def _finish(self) -> None:
         if self.checkpoints.position != self.state.position and not self._publish():
-            self._roll_back("the final state is not finite")
-            self._publish()
+            self._roll_back("the final state could not be published")
+            if not self._publish():
+                raise ArtifactError(
+                    f"the final state of the run could not be written to {self.checkpoints.store.root}; make room on "
+                    "the disk and start the run again: it goes on from its last checkpoint"
+                )
         self.breaker.life.move(RunState.FINISHED, why=f"all {self.plan.total_batches} batches are consumed")
         self._chronicle.finished()

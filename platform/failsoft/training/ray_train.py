@@ -48,6 +48,8 @@ class RaySettings:
     workers: int = 1
     threads_per_worker: int = 1
     """Threads of torch, and CPUs asked of Ray, for each worker."""
+    gpu: bool = False
+    """One GPU for each worker."""
     immediate_retries: int = 1
     """Restarts of the worker group by Ray itself, at once; later failures go to the supervisor, which waits."""
     collective_timeout_s: int = 300
@@ -72,9 +74,13 @@ def run_attempt(build: Build, config: Any, settings: RaySettings) -> str | None:
     trainer = TorchTrainer(
         _work,
         train_loop_config={"build": build, "config": config, "settings": settings},
-        torch_config=TorchConfig(backend="gloo", timeout_s=settings.collective_timeout_s),
+        torch_config=TorchConfig(
+            backend="cpu:gloo,cuda:nccl" if settings.gpu else "gloo", timeout_s=settings.collective_timeout_s
+        ),
         scaling_config=ScalingConfig(
-            num_workers=settings.workers, resources_per_worker={"CPU": settings.threads_per_worker}
+            num_workers=settings.workers,
+            use_gpu=settings.gpu,
+            resources_per_worker={"CPU": settings.threads_per_worker} | ({"GPU": 1} if settings.gpu else {}),
         ),
         run_config=RunConfig(
             name=settings.folder.name,
