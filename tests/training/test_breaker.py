@@ -75,6 +75,18 @@ def test_the_drop_rate_warns_above_one_in_10000_and_stops_when_its_lower_bound_i
     assert breaker.drop_rate.warning is warning
 
 
+def test_a_good_step_between_bursts_does_not_keep_an_ill_run_alive() -> None:
+    breaker, advice = Breaker(BreakerPolicy()), Advice.GO_ON
+    for _ in range(30):
+        for step in ".xxxxx":
+            advice = fed(breaker, step)
+            if advice is Advice.ROLL_BACK:
+                breaker.rolled_back()
+            if advice is Advice.STOP_DROP_RATE:
+                return
+    raise AssertionError(f"still {advice} after 150 refused batches of 180")
+
+
 def test_the_counts_survive_a_restart() -> None:
     small = BreakerPolicy(drop_rate=HealthPolicy(window_size=30, min_samples=10, warn_bad_fraction=0.01))
     before, after = Breaker(small), Breaker(small)

@@ -136,7 +136,7 @@ class Breaker:
     def rolled_back(self) -> None:
         """The streak was answered by a rollback: one incident, and a new start for the count in a row."""
         self._settle_streak(incidents=1)
-        self._streak.clear()
+        self._streak.forget_streak()  # its window stays: bursts with a good step between them still add up
         self._fruitless += 1
         self.rollbacks += 1
 
