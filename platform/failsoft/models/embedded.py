@@ -106,7 +106,7 @@ class _Maker:
             pieces = [*pieces, (rng.choice(CLOSINGS), None)]
         if rng.random() < 0.25:
             pieces = [*pieces, (rng.choice((".", "?", "!", "...", " ?")), None)]
-        typo_chance = rng.choice((0.0, 0.0, 0.0, 0.02, 0.1))
+        typo_chance = rng.choice((0.0, 0.0, 0.0, 0.05, 0.25))
         casing = rng.choices((str, _sentence, str.title, str.upper), weights=(60, 25, 10, 5))[0]
         mistyped = [(self._mistyped(text, typo_chance), slot) for text, slot in pieces]
         return recased(mistyped, casing)
@@ -143,10 +143,10 @@ def joined(pieces: list[Piece]) -> tuple[str, tuple[Span, ...]]:
     """The text of all pieces with single blanks, and the spans of the slots in it."""
     text, spans = "", []
     for words, slot in pieces:
-        words = words.lstrip() if not text or text.endswith(" ") else words
-        if slot is not None and words:
-            spans.append(Span(len(text), len(text) + len(words), slot))
-        text += words
+        added = words.lstrip() if not text or text.endswith(" ") else words
+        if slot is not None and added:
+            spans.append(Span(len(text), len(text) + len(added), slot))
+        text += added
     return text.rstrip(), tuple(spans)
 
 
