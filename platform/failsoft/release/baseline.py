@@ -1,0 +1,77 @@
+"""How a healthy release behaves: what serving arms its monitor with and what later releases are compared with."""
+# B texts, C intents
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from failsoft.artifacts.bundle import Baseline
+from failsoft.errors import GateError
+from failsoft.health.clock import Clock
+from failsoft.models.scores import ScoreBatch
+from failsoft.release.evidence import answers_of
+from failsoft.release.spread import log_probabilities
+
+LOW_CONFIDENCE = 0.65
+"""An answer below it is weak; serving's default limit is the same."""
+_WARM_UP = 3
+
+
+def measure(
+    scores: ScoreBatch,
+    *,
+    temperature: float,
+    latency_p95_ms: float | None = None,
+    low_confidence: float = LOW_CONFIDENCE,
+) -> Baseline:
+    """The baseline of a model's answers to its validation texts.
+
+    Args:
+        scores: raw answers.
+        temperature: the release's calibration.
+        latency_p95_ms: of one text, see :func:`latency_p95_ms`; None when not measured.
+        low_confidence: answers whose calibrated confidence is not at least this are weak.
+
+    Raises:
+        GateError: no answers, or logits that are not finite; such a model has no healthy baseline.
+    """
+    logits_BC = scores.intent_logits_BC
+    if not len(scores) or not np.isfinite(logits_BC).all():
+        bad = int((~np.isfinite(logits_BC)).sum())
+        raise GateError(
+            f"{len(scores)} answers with {bad} logits that are NaN or Inf make no healthy baseline; train again from a "
+            "healthy checkpoint"
+        )
+    confidences_B = np.exp(log_probabilities(logits_BC, temperature)).max(axis=1)
+    spread = answers_of(logits_BC, temperature).spread()
+    words = int(scores.counts_B.sum())
+    unknown = float((scores.oov_fraction_B.astype(np.float64) * scores.counts_B).sum())
+    mix = Counter(scores.best_intents())
+    return Baseline(
+        samples=len(scores),
+        weak_fraction=float((~(confidences_B >= low_confidence)).mean()),
+        entropy_mean=spread.entropy_mean,
+        entropy_std=spread.entropy_std,
+        logit_std=spread.logit_std,
+        oov_fraction=unknown / words if words else 1.0,
+        label_mix={intent: count / len(scores) for intent, count in sorted(mix.items())},
+        latency_p95_ms=latency_p95_ms,
+    )
+
+
+def latency_p95_ms(predict: Callable[[Sequence[str]], object], texts: Sequence[str], clock: Clock) -> float | None:
+    """95th percentile of the time for one text alone, after a warm-up; None without texts."""
+    if not texts:
+        return None
+    for text in texts[:_WARM_UP]:
+        predict([text])
+    return float(np.quantile([_timed_ms(predict, text, clock) for text in texts], 0.95))
+
+
+def _timed_ms(predict: Callable[[Sequence[str]], object], text: str, clock: Clock) -> float:
+    started_s = clock.monotonic_s()
+    predict([text])
+    return (clock.monotonic_s() - started_s) * 1000.0

@@ -1,0 +1,308 @@
+"""The gates of a release: pure judgements over measurements. Missing, infinite or undecidable data fails."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+from failsoft.artifacts.bundle import Golden
+from failsoft.errors import ConfigError, DamagedArtifactError, GateError
+from failsoft.release.coverage import Coverage, TypeComparison
+from failsoft.release.divergence import Divergence
+from failsoft.release.quantize import Width
+from failsoft.release.spread import Bootstrap, Deviation
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatePolicy:
+    """Limits of the gates."""
+
+    min_readable_fraction: float = 0.995
+    """Running words that the model has ids for; see :mod:`failsoft.release.coverage`."""
+    min_known_kept_fraction: float = 0.995
+    """Known words of the release's own texts when serving reads them, relative to what training recorded."""
+    min_known_fraction: float = 0.85
+    """Known running words of the release's own validation texts: SNIPS has 96 %, a corpus of a few texts far less."""
+    min_traffic_types_fraction: float = 0.90
+    """Known word types of traffic relative to the release's own texts; the interval's lower end must reach it."""
+    max_deviation: float = 0.15
+    """Relative change of logit std, entropy mean and entropy std; the whole interval must lie within."""
+    max_logit_fall: float = 0.15
+    """How much smaller the logit std may be than the served release's, on that release's texts."""
+    max_entropy_rise: float = 0.5
+    """How much larger the entropy mean may be than the served release's; another seed alone moves it by some 15 %."""
+    min_samples: int = 100
+    """Fewer texts decide nothing, and what is not decided fails."""
+    max_kl: float = 0.02
+    """KL(fp32 ‖ narrow) in nats: for the mean and the maximum over all texts, edge cases included."""
+    max_golden_shift: float = 0.01
+    """How far a golden input's confidence may move; another machine's arithmetic moves the sixth digit."""
+    bootstrap: Bootstrap = field(default_factory=Bootstrap)
+
+    def __post_init__(self) -> None:
+        """Refuse limits that nothing or everything passes."""
+        shares = (
+            "min_readable_fraction",
+            "min_known_kept_fraction",
+            "min_known_fraction",
+            "min_traffic_types_fraction",
+        )
+        for name in (*shares, "max_golden_shift"):
+            if not 0.0 < getattr(self, name) < 1.0:
+                raise ConfigError(f"{name} is {getattr(self, name)}; use a share strictly between 0 and 1")
+        for name in ("max_deviation", "max_kl", "max_logit_fall", "max_entropy_rise"):
+            if not 0.0 < getattr(self, name) < math.inf:
+                raise ConfigError(f"{name} is {getattr(self, name)}; use a positive number")
+        if self.min_samples < 2:
+            raise ConfigError(f"min_samples is {self.min_samples}; a spread needs at least 2 texts, 100 to mean much")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateResult:
+    """One gate's judgement."""
+
+    name: str
+    passed: bool
+    value: float | None
+    """What was measured; None when nothing could be."""
+    limit: float | None
+    why: str
+    """A sentence for people: the value, the limit, and what failing means."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateReport:
+    """All judgements on one release."""
+
+    release: str
+    results: tuple[GateResult, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Every gate passed, and there was one."""
+        return bool(self.results) and all(result.passed for result in self.results)
+
+    @property
+    def failures(self) -> tuple[GateResult, ...]:
+        """The gates that did not pass."""
+        return tuple(result for result in self.results if not result.passed)
+
+    def in_words(self) -> str:
+        """One line: how many gates passed, or which failed and why."""
+        if self.passed:
+            return f"release {self.release} passed all {len(self.results)} gates"
+        if not self.results:
+            return f"release {self.release} was not measured by any gate"
+        reasons = "; ".join(f"{result.name}: {result.why}" for result in self.failures)
+        return f"release {self.release} failed {len(self.failures)} of {len(self.results)} gates: {reasons}"
+
+    def raise_unless_passed(self, mend: str) -> None:
+        """Stop here when a gate failed.
+
+        Raises:
+            GateError: naming each failed gate, why it failed, and ``mend``.
+        """
+        if not self.passed:
+            raise GateError(f"{self.in_words()}. {mend}")
+
+    def to_json(self) -> str:
+        """JSON text that :meth:`from_json` reads; what is not finite becomes null."""
+        results = [asdict(result) for result in self.results]
+        for result in results:
+            result["value"] = _finite(result["value"])
+        body = {"release": self.release, "passed": self.passed, "results": results}
+        return json.dumps(body, indent=1, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> GateReport:
+        """Read what :meth:`to_json` wrote.
+
+        Raises:
+            DamagedArtifactError: it is not such a text.
+        """
+        try:
+            body = json.loads(text)
+            results = tuple(GateResult(**result) for result in body["results"])
+            return cls(release=str(body["release"]), results=results)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedArtifactError(f"this is no gate report ({error!r}); run: failsoft gate") from error
+
+
+def judge_readable(coverage: Coverage, policy: GatePolicy, *, of: str) -> GateResult:
+    """Do the texts consist of what the model has ids for? ``of`` names them: validation or traffic."""
+    limit, value = policy.min_readable_fraction, coverage.readable_fraction
+    enough = coverage.texts >= policy.min_samples
+    return _result(
+        f"coverage: readable {of} words",
+        passed=enough and value > limit,
+        value=value,
+        limit=limit,
+        why=f"{value:.2%} of {coverage.words} words in {coverage.texts} texts are known or spelt in known characters, "
+        f"more than {limit:.2%} needed" + _too_few(coverage.texts, policy),
+    )
+
+
+def judge_known_kept(coverage: Coverage, recorded_oov_fraction: float, policy: GatePolicy) -> GateResult:
+    """Does serving know the words that training knew? Finds a changed tokenizer or text pipeline."""
+    recorded, limit = 1.0 - recorded_oov_fraction, policy.min_known_kept_fraction
+    kept = coverage.known_fraction / recorded if recorded > 0.0 else math.nan
+    return _result(
+        "coverage: known words kept",
+        passed=kept > limit,
+        value=kept,
+        limit=limit,
+        why=f"serving knows {coverage.known_fraction:.2%} of the words of the release's own texts, training recorded "
+        f"{recorded:.2%}; more than {limit:.2%} of that needed",
+    )
+
+
+def judge_known_floor(coverage: Coverage, policy: GatePolicy) -> GateResult:
+    """Does the vocabulary fit the release's own held-out texts at all?"""
+    limit, value = policy.min_known_fraction, coverage.known_fraction
+    return _result(
+        "coverage: known words",
+        passed=value > limit,
+        value=value,
+        limit=limit,
+        why=f"{value:.2%} of the words of the validation texts occur in training, more than {limit:.2%} needed",
+    )
+
+
+def judge_traffic_types(comparison: TypeComparison, policy: GatePolicy) -> GateResult:
+    """Does traffic use words that training saw, about as much as validation texts do?"""
+    limit = policy.min_traffic_types_fraction
+    return _result(
+        "coverage: known traffic word types",
+        passed=comparison.texts >= policy.min_samples and comparison.low > limit,
+        value=comparison.value,
+        limit=limit,
+        why=f"traffic has {comparison.value:.1%} of the known word types of validation texts "
+        f"({comparison.low:.1%} to {comparison.high:.1%} on {comparison.texts} texts each); the lower end must exceed "
+        f"{limit:.1%}" + _too_few(comparison.texts, policy),
+    )
+
+
+def judge_deviation(deviation: Deviation, policy: GatePolicy, *, against: str) -> GateResult:
+    """Is one statistic as it was in the reference that ``against`` names? The whole interval must lie within."""
+    limit, words = policy.max_deviation, deviation.name.replace("_", " ")
+    within = -limit <= deviation.low and deviation.high <= limit and abs(deviation.value) <= limit
+    outside = deviation.low > limit or deviation.high < -limit
+    decided = "" if within or outside else "; undecided, which fails"
+    return _result(
+        f"{words} as {against}",
+        passed=deviation.samples >= policy.min_samples and within,
+        value=deviation.value,
+        limit=limit,
+        why=f"{words} deviates by {_interval(deviation)} from the one {against}, within ±{limit:.0%} needed{decided}"
+        + _too_few(deviation.samples, policy),
+    )
+
+
+def judge_not_flatter(deviation: Deviation, policy: GatePolicy, *, against: str) -> GateResult:
+    """Has a retrained model become flatter than the served one? Over-regularised ones have; better ones are sharper.
+
+    One-sided, unlike :func:`judge_deviation`: training again with another seed moves the logit std by less than 1 % and
+    the entropy mean by some 15 %, training twice as long lowers the latter by a quarter and is no fault.
+    """
+    is_entropy, words = deviation.name.startswith("entropy"), deviation.name.replace("_", " ")
+    limit = policy.max_entropy_rise if is_entropy else policy.max_logit_fall
+    worst = deviation.high if is_entropy else -deviation.low
+    return _result(
+        f"{words} not flatter than {against}",
+        passed=deviation.samples >= policy.min_samples and worst <= limit,
+        value=deviation.value,
+        limit=limit if is_entropy else -limit,
+        why=f"{words} deviates by {_interval(deviation)} from the one {against}; a "
+        f"{'rise' if is_entropy else 'fall'} of at most {limit:.0%} allowed" + _too_few(deviation.samples, policy),
+    )
+
+
+def judge_same_answers(divergence: Divergence, policy: GatePolicy) -> GateResult:
+    """Does serving say what training recorded, text by text? Sharper than the spread, which averages over texts."""
+    limit = policy.max_kl
+    return _result(
+        "answers as recorded in training",
+        passed=_within(divergence, limit),
+        value=divergence.maximum,
+        limit=limit,
+        why=f"KL(training ‖ serving) of the intents: {_in_words(divergence, limit)}",
+    )
+
+
+def judge_divergence(divergence: Divergence, width: Width, policy: GatePolicy, *, head: str) -> GateResult:
+    """Does the model stored at ``width`` say the same? Both the mean and the maximum are held to the limit."""
+    limit = policy.max_kl
+    return _result(
+        f"quantization KL: {head} in {width}",
+        passed=_within(divergence, limit),
+        value=divergence.maximum,
+        limit=limit,
+        why=f"KL(fp32 ‖ {width}) of the {head}s: {_in_words(divergence, limit)}",
+    )
+
+
+def judge_weights(not_finite: Sequence[str], tensors: int) -> GateResult:
+    """Is every weight a number?"""
+    named = f": {', '.join(not_finite[:3])}" if not_finite else ""
+    return _result(
+        "finite weights",
+        passed=tensors > 0 and not not_finite,
+        value=float(len(not_finite)),
+        limit=0.0,
+        why=f"{len(not_finite)} of {tensors} tensors hold NaN or Inf{named}",
+    )
+
+
+def judge_golden(recorded: Sequence[Golden], now: Sequence[Golden], policy: GatePolicy) -> GateResult:
+    """Are the golden inputs answered as they were when the release was made?"""
+    pairs = list(zip(recorded, now, strict=True))
+    changed = [pair for pair in pairs if not _same_answer(*pair, policy.max_golden_shift)]
+    first = ""
+    if changed:
+        old, new = changed[0]
+        first = (
+            f"; first: {old.text[:40]!r} was {old.intent} {old.confidence:.3f}, is {new.intent} {new.confidence:.3f}"
+        )
+    return _result(
+        "golden inputs",
+        passed=bool(pairs) and not changed,
+        value=float(len(changed)),
+        limit=0.0,
+        why=f"{len(changed)} of {len(pairs)} golden inputs are answered otherwise than recorded{first}",
+    )
+
+
+def not_measured(name: str, why: str) -> GateResult:
+    """A gate whose data could not be had: it fails."""
+    return _result(name, passed=False, value=None, limit=None, why=f"could not be measured: {why}")
+
+
+def _result(name: str, *, passed: bool, value: float | None, limit: float | None, why: str) -> GateResult:
+    return GateResult(name=name, passed=passed, value=value, limit=limit, why=why)
+
+
+def _within(divergence: Divergence, limit: float) -> bool:
+    return divergence.count > 0 and divergence.mean < limit and divergence.maximum < limit
+
+
+def _in_words(divergence: Divergence, limit: float) -> str:
+    numbers = f"mean {divergence.mean:.2g}, maximum {divergence.maximum:.2g} over {divergence.count} cases"
+    return f"{numbers}, both below {limit} needed"
+
+
+def _interval(deviation: Deviation) -> str:
+    return f"{deviation.value:+.1%} ({deviation.low:+.1%} to {deviation.high:+.1%} on {deviation.samples} texts)"
+
+
+def _same_answer(old: Golden, new: Golden, max_shift: float) -> bool:
+    return old.text == new.text and old.intent == new.intent and abs(old.confidence - new.confidence) <= max_shift
+
+
+def _too_few(count: int, policy: GatePolicy) -> str:
+    return "" if count >= policy.min_samples else f"; {count} texts decide nothing, give at least {policy.min_samples}"
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

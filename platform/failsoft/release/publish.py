@@ -1,0 +1,128 @@
+"""From a finished model to a published release: fill a candidate folder, gate it, and only then make it visible.
+
+A candidate that fails stays where it is, with the report inside, for whoever wants to know why.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from failsoft.artifacts.bundle import Bundle, Role
+from failsoft.artifacts.home import Home
+from failsoft.artifacts.manifest import describe
+from failsoft.artifacts.store import ArtifactStore
+from failsoft.health.clock import Clock
+from failsoft.models.labels import LabelSet
+from failsoft.release.candidate import Clean
+from failsoft.release.gates import GatePolicy, GateReport
+from failsoft.release.inspect import Watch, as_given, gate_bundle
+
+Fill = Callable[[Path], None]
+"""Writes every part of a release but the gate report into a folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publisher:
+    """Publishes releases below one home."""
+
+    home: Home
+    clock: Clock
+    policy: GatePolicy | None = None
+    watch: Watch = lambda _what: None
+
+    def publish(
+        self,
+        fill: Fill,
+        *,
+        name: str | None = None,
+        provenance: Mapping[str, Any],
+        clean: Clean = as_given,
+        previous: Bundle | None = None,
+    ) -> Bundle:
+        """Fill, gate, publish.
+
+        Args:
+            fill: writes the parts.
+            name: of the release; None makes one of date and contents, such as ``r-20260131-1f0c93ab``.
+            provenance: run, data, seeds, versions: small JSON, kept in the manifest.
+            clean: the sanitiser that serving will use with this release.
+            previous: the release served now; None: the newest published one. Compared with if its intents are the same.
+
+        Raises:
+            GateError: naming the gates that failed, and where candidate and report lie.
+            ArtifactError: the name is taken.
+        """
+        store = self.home.releases(self.clock)
+        previous = previous or newest_release(store)
+        candidate = self._fill(fill)
+        name = name or self._name_of(candidate)
+        report = self._gate(Bundle(name=name, path=candidate, digest="", meta={}), clean, previous)
+        report.raise_unless_passed(
+            f"The candidate and its report lie in {candidate}; look with: failsoft gate {candidate}"
+        )
+        meta = {"previous": previous.name if previous else None, "provenance": dict(provenance)}
+        artifact = store.publish(name, lambda aside: _copy_into(candidate, aside), meta=meta)
+        shutil.rmtree(candidate)
+        return Bundle.of(artifact)
+
+    def _fill(self, fill: Fill) -> Path:
+        candidate = self.home.root / "candidates" / f"c-{uuid.uuid4().hex[:12]}"
+        candidate.mkdir(parents=True)
+        try:
+            fill(candidate)
+        except BaseException:  # half a candidate is of no use to anyone; re-raised
+            shutil.rmtree(candidate, ignore_errors=True)
+            raise
+        return candidate
+
+    def _name_of(self, candidate: Path) -> str:
+        now_s = self.clock.wall_s()
+        digest = describe(candidate, kind="candidate", created_at_s=now_s, meta={}).digest
+        return f"r-{datetime.fromtimestamp(now_s, tz=UTC):%Y%m%d}-{digest.partition(':')[2][:8]}"
+
+    def _gate(self, candidate: Bundle, clean: Clean, previous: Bundle | None) -> GateReport:
+        report = gate_bundle(
+            candidate,
+            previous=previous if previous and same_intents(candidate, previous) else None,
+            clean=clean,
+            policy=self.policy,
+            watch=self.watch,
+        )
+        (candidate.path / Role.GATE_REPORT).write_text(report.to_json(), "utf-8")
+        return report
+
+
+def same_intents(one: Bundle, other: Bundle) -> bool:
+    """Whether two releases do the same task, so that their answers can be compared."""
+    return LabelSet.load(one.part(Role.LABELS)).intents == LabelSet.load(other.part(Role.LABELS)).intents
+
+
+def newest_release(store: ArtifactStore) -> Bundle | None:
+    """The newest whole release; damaged ones met on the way go to quarantine. None when there is none."""
+    artifact = store.newest()
+    return Bundle.of(artifact) if artifact else None
+
+
+def stored_report(bundle: Bundle) -> GateReport:
+    """The gate report that a release was published with.
+
+    Raises:
+        DamagedArtifactError: it has none, or it can't be read.
+    """
+    return GateReport.from_json(bundle.part(Role.GATE_REPORT).read_text("utf-8"))
+
+
+def write_quality(folder: Path, quality: Mapping[str, Any]) -> None:
+    """Write the quality table of a release."""
+    (folder / Role.QUALITY).write_text(json.dumps(dict(quality), indent=1, sort_keys=True), "utf-8")
+
+
+def _copy_into(candidate: Path, aside: Path) -> None:
+    shutil.copytree(candidate, aside, dirs_exist_ok=True)
