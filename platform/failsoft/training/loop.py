@@ -152,8 +152,8 @@ class TrainLoop:
         self.breaker.life.move(RunState.STOPPED, why=why)
         diagnosis = (
             f"{advice} ({why}) at position {self.state.position}, step {self.state.step}; look at the samples named in "
-            f"{self._chronicle.letters_folder}, mend or remove them, and start the run again: it goes on from its last "
-            "checkpoint"
+            f"{self._chronicle.letters_folder}; when the data is mended, start a new run (this one would go on from "
+            "its last checkpoint, with the same data)"
         )
         self._chronicle.stopped(diagnosis)
         raise DropRateError(diagnosis) if advice is Advice.STOP_DROP_RATE else TrainingError(diagnosis)
