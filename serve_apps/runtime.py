@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,7 @@ def start(
     if not ray.is_initialized():
         raise ConfigError("Ray is not running in this process; call ray.init(...) or use failsoft.local_ray first")
     _refuse_taken_port(host, port)
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)  # its progress notes would run into the caller's own
     application = build(settings)
     serve.start(
         http_options=HTTPOptions(host=host, port=port),

@@ -7,15 +7,14 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
+import ray
 from ray import serve
 
 from failsoft.artifacts.home import Home
-from failsoft.health.ledger import read_ledger
+from failsoft.serving.controller import NAMESPACE, controller_name
 from serve_apps.intent_ner import APP_NAME, ServeSettings
 from serve_apps.runtime import Running, start
 from tests.drills.serving_support import Traffic, free_port, sources, statuses, wait_for
@@ -77,22 +76,31 @@ def model_pid() -> int:
     return int(handle.describe.remote().result(timeout_s=10.0)["pid"])
 
 
+def kill_controller(home: Home) -> None:
+    """SIGKILL to the rollout controller's process."""
+    controller = ray.get_actor(controller_name(home.root), namespace=NAMESPACE)
+    status: dict[str, Any] = ray.get(controller.status.remote(), timeout=10.0)
+    os.kill(int(status["pid"]), signal.SIGKILL)
+
+
 def test_a_killed_model_costs_no_caller_an_answer(app: Running) -> None:
     with Traffic(app.url, TEXTS) as traffic:
         wait_for(lambda: len(traffic.replies) > 60, within_s=20.0, what="warm traffic")
         os.kill(model_pid(), signal.SIGKILL)
         killed_s = time.monotonic()
-        wait_for(lambda: sources(traffic.since(killed_s)) & {"gbdt", "rules"} != set(), within_s=10.0, what="the fallback")
+        wait_for(
+            lambda: sources(traffic.since(killed_s)) & {"gbdt", "rules"} != set(), within_s=10.0, what="the fallback"
+        )
         wait_for(lambda: stages(app.url) == {"serving"}, within_s=90.0, what="the model's return")
         wait_for(lambda: "primary" in sources(traffic.replies[-20:]), within_s=30.0, what="the model's answers")
     assert traffic.lost() == []
 
 
-def test_a_killed_controller_costs_nothing_and_local_trips_still_work(app: Running) -> None:
+def test_a_killed_controller_costs_nothing_and_a_new_one_goes_on(app: Running, home: Home) -> None:
     with Traffic(app.url, TEXTS) as traffic:
         wait_for(lambda: len(traffic.replies) > 60, within_s=20.0, what="warm traffic")
         before = {body["epoch"] for body in statuses(app.url, replicas=2).values()}
-        kill_controller()
+        kill_controller(home)
         killed_s = time.monotonic()
         wait_for(lambda: len(traffic.since(killed_s)) > 240, within_s=30.0, what="traffic without a controller")
         after = {body["epoch"] for body in statuses(app.url, replicas=2).values()}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from failsoft.health.clock import SystemClock
 from failsoft.health.window import Outcome
@@ -11,7 +15,7 @@ from failsoft.serving.messages import Entity, PredictAnswer, Source
 from failsoft.serving.outcomes import Seen
 from failsoft.serving.plan import Arm, Colour, RoutingPlan, Stage
 from failsoft.serving.request import Answerer, Mirrored, NoReading, Situation
-from failsoft.serving.sanitizer import TextPolicy
+from failsoft.serving.sanitizer import TextPolicy, sanitize
 from tests.serving.fakes import Notes, ScriptedArm, good, ladder, plan, reading, weak
 
 pytestmark = pytest.mark.anyio
@@ -156,3 +160,18 @@ async def test_an_outcome_carries_the_epoch_under_which_the_call_was_made() -> N
     await counter.ask()
     seen: Seen = counter.notes.seen[0]
     assert seen.epoch == 41
+
+
+@given(
+    text=st.text(st.characters(exclude_categories=()), max_size=60), start=st.integers(0, 40), length=st.integers(1, 30)
+)
+def test_whatever_the_text_and_wherever_the_spans_the_answer_can_be_sent(text: str, start: int, length: int) -> None:
+    counter = Counter()
+    cleaned = sanitize(text, TextPolicy()).text
+    start = min(start, len(cleaned))
+    end = min(start + length, len(cleaned))
+    counter.blue.answer = reading(entities=(Entity(start=start, end=end, slot="x", text="", confidence=0.9),))
+    answer = asyncio.run(counter.ask(text))
+    assert PredictAnswer.model_validate_json(answer.model_dump_json()) == answer
+    for entity in answer.entities:
+        assert 0 <= entity.start <= entity.end <= len(text)

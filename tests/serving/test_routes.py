@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -102,3 +103,43 @@ async def test_a_force_of_no_time_is_refused() -> None:
     async with client(FakeFront()) as http:
         response = await http.post("/v1/degrade", json={"for_s": 0, "why": "x"}, headers=OPERATOR)
     assert response.status_code == 422
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"not json",
+        b"{}",
+        b'{"text": "\\ud83d", "nonsense": "\\ud83d"}',
+        b'{"text": 7}',
+        b'{"text": "a", "texts": ["b"]}',
+        b"\xff\xfe",
+        b"[" * 100_000,
+    ],
+)
+async def test_a_body_that_does_not_fit_is_a_problem_in_words_and_never_a_500(body: bytes) -> None:
+    async with client(FakeFront()) as http:
+        response = await http.post("/v1/predict", content=body, headers={"Content-Type": "application/json"})
+    assert response.status_code in (400, 422)
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["detail"]
+
+
+async def test_a_path_that_is_none_is_a_problem_too() -> None:
+    async with client(FakeFront()) as http:
+        response = await http.get("/v2/predict")
+    assert (response.status_code, response.json()["title"]) == (404, "Not Found")
+
+
+async def chunks(count: int) -> AsyncIterator[bytes]:
+    for _ in range(count):
+        yield b"x" * 1024
+
+
+@pytest.mark.parametrize("announced", [True, False])
+async def test_a_body_above_the_limit_is_refused_before_it_is_read_whole(announced: bool) -> None:
+    content = b"x" * 1_100_000 if announced else chunks(1_100)
+    async with client(FakeFront()) as http:
+        response = await http.post("/v1/predict", content=content)
+    assert response.status_code == 413
+    assert "send fewer or shorter texts" in response.json()["detail"]

@@ -14,6 +14,8 @@ from failsoft.health.window import Outcome
 from failsoft.models.corpus import Corpus, Utterance
 
 BATCHES = 250
+CALIBRATION = Calibration(temperature=0.6)
+"""A network that was trained with smoothed labels for seconds is less sure than it might be."""
 TEXTS = [
     "play some jazz in the kitchen",
     "will it rain in Berlin tomorrow",
@@ -76,7 +78,7 @@ def _write_measured(folder: Path, validation: Sequence[Utterance]) -> None:
 
     roles = {role.value: folder / role for role in (Role.WEIGHTS, Role.NETWORK, Role.CODEC, Role.LABELS)}
     scores = IntentNerPredictor.load_roles(roles).predict([utterance.text for utterance in validation])
-    judged = judge(scores.intent_logits_BC, 1.0, QualityPolicy())
+    judged = judge(scores.intent_logits_BC, CALIBRATION.temperature, QualityPolicy())
     entropies = [judgement.entropy for judgement in judged]
     baseline = Baseline(
         samples=len(judged),
@@ -91,6 +93,6 @@ def _write_measured(folder: Path, validation: Sequence[Utterance]) -> None:
         Golden(text=utterance.text, intent=scores.intents[int(row.argmax())], confidence=judgement.confidence)
         for utterance, row, judgement in zip(validation[:5], scores.intent_logits_BC, judged, strict=False)
     )
-    write_json(folder, Role.CALIBRATION, Calibration())
+    write_json(folder, Role.CALIBRATION, CALIBRATION)
     write_json(folder, Role.BASELINE, baseline)
     write_golden(folder, golden)

@@ -24,7 +24,7 @@ from failsoft.health.faults import FaultKind
 from failsoft.health.ledger import Ledger, Side
 from failsoft.models.scores import ScoreBatch
 from failsoft.serving.config import AppConfig
-from failsoft.serving.controller import ControllerConfig, follow_plans, start_controller
+from failsoft.serving.controller import ControllerConfig, follow_plans
 from failsoft.serving.holder import ReleaseHolder, Wanted, wanted_of
 from failsoft.serving.kit import open_shelf
 from failsoft.serving.ladder import RungAnswer
@@ -75,7 +75,6 @@ class ModelColour:
         self._compute = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")
         self._holder = ReleaseHolder(self._open, self._refused)
         controller = ControllerConfig(home=str(config.home), release=config.release, profile=config.profile)
-        await asyncio.to_thread(start_controller, controller)
         self._follower = follow_plans(controller, name=f"{colour}-{uuid.uuid4().hex[:8]}")
         await self._follower.start()
         await self._holder.want(wanted_of(self._follower.plan, colour))

@@ -11,6 +11,7 @@ import os
 import sys
 import uuid
 from collections.abc import Awaitable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from fastapi import FastAPI
@@ -42,6 +43,7 @@ from failsoft.serving.watch import Watch
 _log = logging.getLogger(__name__)
 OPERATOR = "operator"
 _RELEASE_RETRY_S = 2.0
+_WARM_UP_S = 30.0
 
 
 class HandleArm:
@@ -87,7 +89,6 @@ class Gateway:
         clock, self._home = SystemClock(), Home.find(config.home)
         self._ledger = Ledger(self._home.ledger, clock, side=Side.SERVING, subject=self._name)
         controller = ControllerConfig(home=str(config.home), release=config.release, profile=config.profile)
-        await asyncio.to_thread(start_controller, controller)
         self._controller, self._follower = ControllerClient(controller), follow_plans(controller, name=self._name)
         await self._follower.start()
         self._buffer = OutcomeBuffer(self._name)
@@ -107,10 +108,15 @@ class Gateway:
         )
         self._report_refusals()
         self._tasks = [asyncio.create_task(duty, name=name) for name, duty in self._duties().items()]
+        self._errands = [
+            asyncio.create_task(_warm_up(arms[self._follower.plan.subject])),
+            asyncio.create_task(self._meet_controller(controller)),
+        ]
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Serve asks for the HTTP app once this replica is made."""
-        return build_routes(self, bearer_guard(self._home.operator_token()))
+        guard = bearer_guard(self._home.operator_token())
+        return build_routes(self, guard, max_body_bytes=self._config.gateway.max_body_bytes)
 
     async def check_health(self) -> None:
         """Called by Serve.
@@ -173,6 +179,13 @@ class Gateway:
             "mirrored calls": self._mirror.run(self._answerer.answer_mirrored),
         }
 
+    async def _meet_controller(self, controller: ControllerConfig) -> None:
+        """Have it judge by this app's profile. This replica serves without it, so its absence is only written down."""
+        try:
+            await asyncio.to_thread(start_controller, controller)
+        except FailsoftError as error:
+            self._ledger.record("controller_absent", str(error))
+
     async def _report(self) -> None:
         """Send what was counted; what does not get through is sent again with the next report."""
         while True:
@@ -201,6 +214,13 @@ class Gateway:
             if refusal is not None:
                 _log.warning("%s: %s", self._name, refusal)
                 self._ledger.record(kind, refusal)
+
+
+async def _warm_up(arm: HandleArm) -> None:
+    """Let the handle find its replicas before a caller pays for it; a model that is not up yet is no reason to wait."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_WARM_UP_S):
+            await arm.ask("hello")
 
 
 def _last_line(error: Exception) -> str:

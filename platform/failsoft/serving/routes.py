@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, FastAPI, Header, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
 
 from failsoft.errors import BadRequestError, ConfigError, FailsoftError, NotAuthorizedError
+from failsoft.serving.bodies import BodyLimit
 from failsoft.serving.messages import PredictAnswer, PredictAnswers, PredictRequest, problem
 
 Guard = Callable[[str | None], None]
@@ -53,13 +56,16 @@ class Front(Protocol):
         ...
 
 
-def build_routes(front: Front, guard: Guard) -> FastAPI:
+def build_routes(front: Front, guard: Guard, *, max_body_bytes: int = 1_048_576) -> FastAPI:
     """The HTTP app of one gateway replica."""
     app = FastAPI(title="failsoft gateway", version="1", description=__doc__)
+    app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
     _add_answers(app, front)
     _add_operator(app, front, guard)
     for error_class in _STATUS_OF:
         app.add_exception_handler(error_class, _as_problem)
+    app.add_exception_handler(RequestValidationError, _as_misfit)
+    app.add_exception_handler(HTTPException, _as_http_problem)
     return app
 
 
@@ -107,5 +113,21 @@ _STATUS_OF: dict[type[FailsoftError], int] = {
 
 async def _as_problem(_request: Request, error: Exception) -> JSONResponse:
     status = next(status for kind, status in _STATUS_OF.items() if isinstance(error, kind))
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
-    return JSONResponse(problem(status, str(error)), status, headers, media_type="application/problem+json")
+    return _answer(status, str(error), {"WWW-Authenticate": "Bearer"} if status == 401 else None)
+
+
+async def _as_misfit(_request: Request, error: Exception) -> JSONResponse:
+    """What does not fit, and where. The input is not repeated: half a character in it would break the answer too."""
+    errors = error.errors() if isinstance(error, RequestValidationError) else []
+    found = [f"{'.'.join(str(part) for part in entry['loc'])}: {entry['msg']}" for entry in errors]
+    return _answer(422, "; ".join(found))
+
+
+async def _as_http_problem(_request: Request, error: Exception) -> JSONResponse:
+    if not isinstance(error, HTTPException):
+        raise error
+    return _answer(error.status_code, str(error.detail), error.headers)
+
+
+def _answer(status: int, detail: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    return JSONResponse(problem(status, detail), status, headers, media_type="application/problem+json")
