@@ -1,0 +1,151 @@
+"""What each move makes of the state. Pure: the state before in, the state after out, its plan numbered one higher."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from failsoft.serving.evidence import Counts
+from failsoft.serving.plan import Colour, RoutingPlan, Stage
+from failsoft.serving.planstore import RolloutState
+from failsoft.serving.stages import NEXT, StagePolicy
+
+_MAX_REJECTED = 64
+
+
+def first_state(release: str) -> RolloutState:
+    """A release that serves everything from the start, with nothing to stand in but the ladder."""
+    plan = RoutingPlan(
+        epoch=1,
+        stage=Stage.SERVING,
+        subject=Colour.BLUE,
+        stand_in=None,
+        releases={Colour.BLUE: release, Colour.GREEN: None},
+        load_generation={Colour.BLUE: 1, Colour.GREEN: 0},
+        share=1.0,
+        mirror_share=0.0,
+        why=f"first plan: {release} serves",
+    )
+    return RolloutState(plan=plan, since_epoch=1)
+
+
+def tripped(state: RolloutState, *, rest_s: float, why: str) -> RolloutState:
+    """The subject falls and rests. In REJECTED the old release falls, which serves: it becomes the subject."""
+    state = _without_rejected(state)
+    trips = state.trips + 1
+    return _moved(state, Stage.DEGRADED, why, trips=trips, rest_s=rest_s, relapses=trips - 1)
+
+
+def rejected(state: RolloutState, *, why: str) -> RolloutState:
+    """The release on trial is given up; the old one, which stands in, goes on. Needs a stand-in model."""
+    recent = dict(list(state.rejected.items())[1 - _MAX_REJECTED :]) | {state.plan.subject_release: why}
+    return replace(_moved(state, Stage.REJECTED, why), rejected=recent)
+
+
+def to_shadow(state: RolloutState, policy: StagePolicy, *, why: str) -> RolloutState:
+    """The rest or an operator's order is over: the subject reads its weights from disk again and gets copies."""
+    plan = state.plan
+    stand_in = state.kept_stand_in if plan.forced else plan.stand_in
+    return replace(
+        _moved(
+            state,
+            Stage.SHADOW,
+            why,
+            stand_in=stand_in,
+            mirror_share=policy.mirror_share,
+            load_generation=_loaded_again(plan, plan.subject),
+        ),
+        kept_stand_in=None,
+        rest_s=0.0,
+    )
+
+
+def advanced(state: RolloutState, policy: StagePolicy, *, why: str) -> RolloutState:
+    """The subject passed its stage and gets the next share; the evidence of the whole trial stays."""
+    to = NEXT[state.plan.stage]
+    counts = Counts(on_trial=state.counts.on_trial, stand_in=state.counts.stand_in)
+    proven = state.proven or to is Stage.SERVING
+    return replace(_moved(state, to, why, share=policy.share_of(to)), counts=counts, proven=proven)
+
+
+def proposed(state: RolloutState, release: str, policy: StagePolicy, *, why: str) -> RolloutState:
+    """Another release begins its way in SHADOW, in the colour that does not serve.
+
+    What serves stands in; a release that was on trial loses its place; a subject that has fallen and has no model to
+    stand in for it leaves the traffic to the ladder.
+    """
+    plan = state.plan
+    takes_over = plan.stage is Stage.SERVING or plan.stand_in is None
+    colour = plan.subject.other if takes_over else plan.subject
+    stand_in = plan.subject if plan.stage is Stage.SERVING else plan.stand_in
+    return replace(
+        _moved(
+            state,
+            Stage.SHADOW,
+            why,
+            subject=colour,
+            stand_in=stand_in,
+            releases={**plan.releases, colour: release},
+            load_generation=_loaded_again(plan, colour),
+            mirror_share=policy.mirror_share,
+            relapses=0,
+        ),
+        proven=False,
+        trips=0,
+        rest_s=0.0,
+    )
+
+
+def forced(state: RolloutState, *, for_s: float | None, why: str) -> RolloutState:
+    """An operator holds everything on the ladder; who stood in is remembered."""
+    state = _without_rejected(state)
+    kept = state.kept_stand_in if state.plan.forced else state.plan.stand_in
+    after = _moved(state, Stage.DEGRADED, why, stand_in=None, forced=True, forced_remaining_s=for_s)
+    return replace(after, kept_stand_in=kept)
+
+
+def unforced(state: RolloutState, *, why: str) -> RolloutState:
+    """The order has expired, but a rest from before it is not over."""
+    return replace(_moved(state, Stage.DEGRADED, why, stand_in=state.kept_stand_in), kept_stand_in=None)
+
+
+def reshaped(state: RolloutState, *, why: str, **changes: Any) -> RolloutState:
+    """Another share, mirror share, stand-in or count of relapses inside the same stage: what is known stays known."""
+    return replace(state, plan=replace(state.plan, epoch=state.plan.epoch + 1, why=why, **changes))
+
+
+def renumbered(state: RolloutState) -> RolloutState:
+    """The newest stored plan is unreadable. Its number may have been one higher than this one's: pass over it."""
+    return replace(state, plan=replace(state.plan, epoch=state.plan.epoch + 1))
+
+
+def _moved(
+    state: RolloutState, to: Stage, why: str, *, trips: int | None = None, rest_s: float | None = None, **changes: Any
+) -> RolloutState:
+    """A new stage begins: no share and no copies unless given, no order unless given, and nothing known yet."""
+    before = state.plan
+    plain: dict[str, Any] = {"share": 0.0, "mirror_share": 0.0, "forced": False, "forced_remaining_s": None}
+    words = f"{before.stage.name} → {to.name}: {why}"
+    plan = replace(before, epoch=before.epoch + 1, stage=to, why=words, **(plain | changes))
+    return replace(
+        state,
+        plan=plan,
+        since_epoch=plan.epoch,
+        counts=Counts(),
+        trips=state.trips if trips is None else trips,
+        rest_s=state.rest_s if rest_s is None else rest_s,
+    )
+
+
+def _without_rejected(state: RolloutState) -> RolloutState:
+    """In REJECTED the old release serves in the stand-in's place: make it the subject. Else unchanged."""
+    plan = state.plan
+    if plan.stage is not Stage.REJECTED or plan.stand_in is None:
+        return state
+    swapped = replace(plan, subject=plan.stand_in, stand_in=None, relapses=0)
+    return replace(state, plan=swapped, proven=True, trips=0)
+
+
+def _loaded_again(plan: RoutingPlan, colour: Colour) -> Mapping[Colour, int]:
+    return {**plan.load_generation, colour: plan.load_generation.get(colour, 0) + 1}
