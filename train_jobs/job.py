@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from failsoft.artifacts.bundle import Bundle
 from failsoft.artifacts.home import Home
@@ -28,7 +27,7 @@ from failsoft.training.supervise import RestartPolicy
 from train_jobs.attempts import Attempts
 from train_jobs.build import build_loop
 from train_jobs.config import JobConfig
-from train_jobs.publish import publish_run
+from train_jobs.publish import FinishedRun, publish_run
 from train_jobs.workload import Workload, prepare
 
 
@@ -132,19 +131,15 @@ def _release(
     releases = home.releases(clock)
     if any(release.name == name for release in releases.listing()):
         return Bundle.of(releases.open(name))
-    state_dict: dict[str, Tensor] = dict(model.state_dict())
-    return publish_run(
-        home=home,
-        clock=clock,
-        name=name,
+    finished = FinishedRun(
         corpus=corpus,
         codec=workload.codec,
         labels=workload.labels,
-        network=workload.network,
-        state_dict=state_dict,
-        provenance=_provenance(config, workload, final),
+        model=model,
         quality=quality,
+        provenance=_provenance(config, workload, final),
     )
+    return publish_run(finished, home=home, clock=clock, name=name)
 
 
 def _provenance(config: JobConfig, workload: Workload, final: Artifact) -> dict[str, Any]:

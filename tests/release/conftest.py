@@ -13,11 +13,13 @@ import torch
 from failsoft.artifacts.bundle import Bundle, Calibration, Role, write_golden, write_json
 from failsoft.models.corpus import Corpus, CorpusReport, Utterance
 from failsoft.models.encoding import encode_corpus
+from failsoft.models.gbdt import GbdtConfig, GbdtIntent
 from failsoft.models.labels import LabelSet
 from failsoft.models.learning import loss_of, make_optimizer, to_tensors
 from failsoft.models.network import IntentNer, build, network_config, save_weights
 from failsoft.models.predictor import IntentNerPredictor
 from failsoft.models.recipe import CodecConfig, Recipe, Shape
+from failsoft.models.rules import rules_from_corpus
 from failsoft.models.tokens import TextCodec
 from failsoft.release.baseline import measure
 from failsoft.release.calibrate import fit_temperature
@@ -67,7 +69,7 @@ def toy_corpus() -> Corpus:
     return Corpus(
         name="toy",
         train=sentences(600, 1),
-        validation=sentences(200, 2),
+        validation=sentences(120, 2),
         test=sentences(50, 3),
         intents=tuple(sorted(NOUNS)),
         slots=("thing",),
@@ -97,6 +99,8 @@ def trained() -> Trained:
 
 def fill_release(folder: Path, trained: Trained) -> None:
     """Every part that the gates read, recorded by the path that training takes."""
+    GbdtIntent.train(trained.corpus.train, GbdtConfig(buckets=256, rounds=5)).save(folder / Role.GBDT)
+    (folder / Role.RULES).write_text(rules_from_corpus(trained.corpus), "utf-8")
     texts = [utterance.text for utterance in trained.corpus.validation]
     intents = tuple(utterance.intent for utterance in trained.corpus.validation)
     logits = ask_as_training(trained.model, trained.codec, trained.labels, texts).intent_BC

@@ -274,6 +274,18 @@ def judge_golden(recorded: Sequence[Golden], now: Sequence[Golden], policy: Gate
     )
 
 
+def judge_fallback(silent: Sequence[str], asked: int) -> GateResult:
+    """Do the rules answer every text, and do the trees load? ``silent`` are the texts without an answer."""
+    first = f"; first: {silent[0][:40]!r}" if silent else ""
+    return _result(
+        "fallback answers",
+        passed=asked > 0 and not silent,
+        value=float(len(silent)),
+        limit=0.0,
+        why=f"{len(silent)} of {asked} texts get no answer from trees and rules{first}",
+    )
+
+
 def not_measured(name: str, why: str) -> GateResult:
     """A gate whose data could not be had: it fails."""
     return _result(name, passed=False, value=None, limit=None, why=f"could not be measured: {why}")

@@ -16,8 +16,10 @@ from safetensors.torch import load_file
 
 from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.errors import FailsoftError
+from failsoft.models.gbdt import GbdtIntent
 from failsoft.models.network import IntentNer
 from failsoft.models.predictor import IntentNerPredictor
+from failsoft.models.rules import RulesEngine
 from failsoft.release import gates
 from failsoft.release.candidate import (
     Clean,
@@ -103,6 +105,7 @@ class Inspection:
             ("coverage", self.coverage),
             ("spread", self.spread),
             ("golden inputs", self.golden),
+            ("fallback", self.fallback),
             ("quantization KL", self.quantization),
         ]
         if self.traffic is not None:
@@ -162,6 +165,13 @@ class Inspection:
         scores = self.predictor.predict(self._cleaned(texts))
         now = golden_answers(texts, scores, self.bundle.calibration().temperature)
         return [gates.judge_golden(recorded, now, self.policy)]
+
+    def fallback(self) -> list[GateResult]:
+        """Trees and rules load, and between them every text, odd ones first, gets an intent."""
+        trees, rules = GbdtIntent.load(self.bundle.part(Role.GBDT)), RulesEngine.load(self.bundle.part(Role.RULES))
+        texts = self._cleaned([*EDGE_CASES, *(golden.text for golden in self.bundle.golden())])
+        silent = [text for text in texts if not (trees.predict_one(text) or rules.answer(text)).intent]
+        return [gates.judge_fallback(silent, len(texts))]
 
     def quantization(self) -> list[GateResult]:
         """Each narrower storage against full weights, on edge cases and the evaluation texts."""

@@ -1,0 +1,51 @@
+"""Judges a release by name or folder, with the sanitiser that serving puts before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from failsoft.artifacts.bundle import Bundle
+from failsoft.artifacts.home import Home
+from failsoft.errors import FailsoftError
+from failsoft.health.clock import SystemClock
+from failsoft.release.candidate import open_release
+from failsoft.release.gates import GateReport, not_measured
+from failsoft.release.inspect import Watch, gate_bundle
+from train_jobs.publish import cleaner_of
+
+
+def gate_release(
+    release: str,
+    *,
+    home: Home,
+    traffic: Sequence[str] | None = None,
+    against: str | None = None,
+    watch: Watch = lambda _what: None,
+) -> GateReport:
+    """The gate report of a release.
+
+    Args:
+        release: name of a published release, or path of a folder.
+        home: where published releases lie.
+        traffic: recent texts of callers, as they came; None judges by validation texts alone.
+        against: name of the release that is served now, to be compared with.
+        watch: told what is measured next.
+
+    Raises:
+        ArtifactError: ``against`` can't be opened. What is wrong with ``release`` itself is a failed gate.
+    """
+    folder = _folder_of(release, home)
+    previous = None if against is None else Bundle.of(home.releases(SystemClock()).open(against))
+    try:
+        bundle = open_release(folder)
+        clean = cleaner_of(bundle)
+    except FailsoftError as error:
+        return GateReport(release=folder.name, results=(not_measured("loads as serving loads it", str(error)),))
+    return gate_bundle(bundle, traffic, previous=previous, clean=clean, watch=watch)
+
+
+def _folder_of(release: str, home: Home) -> Path:
+    """A name means a published release; whatever holds a slash, or is a folder from here, means that folder."""
+    published = home.releases(SystemClock()).root / release
+    return published if "/" not in release and published.is_dir() else Path(release)
