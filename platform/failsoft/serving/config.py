@@ -21,7 +21,7 @@ class GatewayConfig:
     """A mirrored call may take longer than a live one, since nobody waits for it."""
     mirror_queue: int = 64
     """Copies waiting for the subject; more are dropped and counted."""
-    report_every_s: float = 0.2
+    report_every_s: float = 0.1
     """Outcomes go to the controller this often."""
     max_body_bytes: int = 1_048_576
     """A larger request body is refused with 413 before it is parsed."""
