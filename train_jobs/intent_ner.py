@@ -11,12 +11,14 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
+from failsoft.artifacts.home import Home
 from failsoft.errors import FailsoftError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.faults import FaultPlan
@@ -37,7 +39,8 @@ def run_job(config: JobConfig) -> JobResult:
     """
     from train_jobs import job  # noqa: PLC0415 -- loads Ray, whose environment must be settled by then
 
-    return job.run_job(config)
+    everywhere = replace(config, home=Home.find(config.home).root)  # workers run in other folders
+    return job.run_job(everywhere)
 
 
 def planned_batches(config: JobConfig) -> int:
@@ -80,7 +83,7 @@ def _connected(config: JobConfig) -> Iterator[None]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m train_jobs.intent_ner", description=__doc__)
-    parser.add_argument("--home", type=Path, default=Path(".failsoft"), help="root of all files (.failsoft)")
+    parser.add_argument("--home", type=Path, help="root of all files ($FAILSOFT_HOME, else .failsoft here)")
     parser.add_argument("--run", required=True, help="name of the run; the same name again goes on where it stopped")
     parser.add_argument("--data", type=Path, help="folder of a corpus; left out: the embedded corpus")
     parser.add_argument("--preset", type=Preset, choices=list(Preset), help="recipe; left out: what fits the corpus")
@@ -100,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
 def _config(given: argparse.Namespace) -> JobConfig:
     faults = given.faults if given.faults.lstrip().startswith("[") else Path(given.faults).read_text("utf-8")
     return JobConfig(
-        home=given.home,
+        home=Home.find(given.home).root,
         run=given.run,
         data=given.data,
         preset=given.preset,
