@@ -111,11 +111,12 @@ def read_workload(config: JobConfig) -> Workload:
     identity = json.loads((folder / _IDENTITY).read_text("utf-8"))
     codec, labels = TextCodec.load(folder / "codec.json"), LabelSet.load(folder / "labels.json")
     utterances = [_utterance(record) for record in json.loads((folder / _TRAIN).read_text("utf-8"))]
+    recipe = recipe_named(identity["recipe"]["name"])
     return Workload(
-        recipe=recipe_named(identity["recipe"]["name"]),
+        recipe=recipe,
         codec=codec,
         labels=labels,
-        train=encode_corpus(utterances, codec, labels),
+        train=encode_corpus(utterances, codec, labels).for_training(recipe.distortion),
         identity=identity,
     )
 

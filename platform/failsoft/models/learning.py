@@ -24,8 +24,14 @@ def to_tensors(batch: Mapping[str, NDArray[np.generic]], device: torch.device | 
 
 
 def joint_loss(scores: Scores, batch: Mapping[str, Tensor], recipe: Recipe) -> Tensor:
-    """Cross-entropy of the intents plus the weighted one of the tags, means over texts and over words; in float32."""
-    intent = F.cross_entropy(scores.intent_logits_BC.float(), batch["intent"], label_smoothing=recipe.label_smoothing)
+    """Cross-entropy of the intents plus the weighted one of the tags, means over texts and over words; in float32.
+
+    The intent target is the label, blended with the uniform distribution as far as the text deserves doubt.
+    """
+    log_probs_BC = scores.intent_logits_BC.float().log_softmax(-1)
+    uniform_B = recipe.label_smoothing + (1.0 - recipe.label_smoothing) * batch["doubt"]
+    right_B = -log_probs_BC.gather(1, batch["intent"].unsqueeze(1)).squeeze(1)
+    intent = ((1.0 - uniform_B) * right_B - uniform_B * log_probs_BC.mean(-1)).mean()
     tags = F.cross_entropy(
         scores.slot_logits_BTS.float().flatten(0, 1), batch["tags"].flatten(), ignore_index=IGNORED_TAG
     )

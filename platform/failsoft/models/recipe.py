@@ -53,6 +53,22 @@ class Shape:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Distortion:
+    """How much of the training texts is made unreadable."""
+
+    text_fraction: float = 0.15
+    """Share of the texts that are hit."""
+    min_word_fraction: float = 0.2
+    """A text that is hit loses between this share and all of its words."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no fraction."""
+        for name in ("text_fraction", "min_word_fraction"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ConfigError(f"{name} is {getattr(self, name)}; use a fraction from 0 to 1")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """One way to train the intent and slot model."""
 
@@ -71,6 +87,7 @@ class Recipe:
     max_grad_norm: float = 1.0
     shape: Shape = field(default_factory=Shape)
     codec: CodecConfig = field(default_factory=CodecConfig)
+    distortion: Distortion = field(default_factory=Distortion)
 
     def __post_init__(self) -> None:
         """Refuse recipes that cannot train."""

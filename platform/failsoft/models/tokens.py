@@ -30,7 +30,8 @@ from failsoft.models.recipe import CodecConfig
 PAD, UNKNOWN = 0, 1
 """Numbers of the padding word and of every unknown word; the same numbers among the characters."""
 _SPECIAL = ["[PAD]", "[UNK]"]
-_BEGIN, _END, _FIRST_CHAR = 2, 3, 4
+BEGIN, END, FIRST_CHAR = 2, 3, 4
+"""Character numbers of the marks around a word, and the first one of a real character."""
 _FORMAT = 1
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -63,8 +64,8 @@ class TextCodec:
         self.config = config
         self.vocab_size = embedded_words
         """Words with a number of their own, padding and unknown included; valid ids are below it."""
-        self.char_vocab_size = _FIRST_CHAR + len(chars)
-        self._chars = {char: number for number, char in enumerate(chars, start=_FIRST_CHAR)}
+        self.char_vocab_size = FIRST_CHAR + len(chars)
+        self._chars = {char: number for number, char in enumerate(chars, start=FIRST_CHAR)}
 
     @classmethod
     def train(cls, texts: Sequence[str], config: CodecConfig | None = None) -> TextCodec:
@@ -176,7 +177,7 @@ class TextCodec:
         out = np.full((len(short), max(map(len, short), default=0) + 2), PAD, dtype=np.int32)
         number_of = self._chars.get
         for row, word in zip(out, short, strict=True):
-            row[: len(word) + 2] = [_BEGIN, *(number_of(char, UNKNOWN) for char in word), _END]
+            row[: len(word) + 2] = [BEGIN, *(number_of(char, UNKNOWN) for char in word), END]
         return out
 
 
