@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from rich.console import Console
 from failsoft.artifacts.home import Home
 from failsoft.errors import FailsoftError
 from failsoft.health.faults import FaultPlan
+from failsoft.local_ray import local_ray, settle_environment
 from failsoft.remote import GatewayClient
 
 app = typer.Typer(
@@ -20,7 +22,7 @@ app = typer.Typer(
     add_completion=True,
     rich_markup_mode="rich",
 )
-console = Console()
+console = Console(width=None if sys.stdout.isatty() else 120)
 
 HomeOption = Annotated[
     Path | None,
@@ -41,6 +43,7 @@ def demo(
     port: Annotated[int, typer.Option(help="Port of the gateway on 127.0.0.1; 0 picks a free one.")] = 0,
 ) -> None:
     """Train under faults, publish, serve, break the model, watch it degrade and return. About four minutes."""
+    settle_environment()
     from failsoft.demo.story import DemoConfig, run_demo
 
     run_demo(DemoConfig(data=data, out=out, keep=keep, port=port), console)
@@ -62,9 +65,9 @@ def train(
     home: HomeOption = None,
 ) -> None:
     """Train intents and slots on a private Ray, print the quality as a table, gate and publish a release."""
+    settle_environment()
     from failsoft.demo.tables import quality_table, to_rich, training_table
     from failsoft.demo.training_act import train_with_progress
-    from failsoft.local_ray import local_ray
     from train_jobs.config import JobConfig, Preset
 
     config = JobConfig(
@@ -121,7 +124,6 @@ def serve(
 ) -> None:
     """Serve a release behind the three nets, on a private Ray on this machine, until Ctrl-C."""
     from failsoft.demo.waiting import until_interrupted
-    from failsoft.local_ray import local_ray
 
     with local_ray(num_cpus=4):
         from serve_apps.intent_ner import settings_of

@@ -26,7 +26,7 @@ def local_ray(*, num_cpus: int) -> Iterator[None]:
     Raises:
         ConfigError: this process loaded Ray with other settings already.
     """
-    _settle_environment()
+    settle_environment()
     import ray  # noqa: PLC0415 -- must come after its environment is settled
 
     ray.init(
@@ -43,7 +43,12 @@ def local_ray(*, num_cpus: int) -> Iterator[None]:
         ray.shutdown()
 
 
-def _settle_environment() -> None:
+def settle_environment() -> None:
+    """Put Ray's settings in place. Whoever imports something that imports ``ray`` calls this before.
+
+    Raises:
+        ConfigError: this process loaded Ray with other settings already.
+    """
     if os.environ.get("RAY_AUTH_MODE") == "token" and os.environ.get("RAY_AUTH_TOKEN"):
         return
     if "ray" in sys.modules:

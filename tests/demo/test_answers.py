@@ -61,6 +61,11 @@ def test_a_late_answer_of_an_older_plan_never_sets_the_stage_back() -> None:
     assert [stage for _, stage in stage_timeline(answers)] == ["serving", "degraded", "shadow"]
 
 
+def test_a_replica_that_trips_by_itself_does_not_make_the_stages_flap() -> None:
+    answers = [seen(0.0), seen(1.0, stage="degraded"), seen(1.1), seen(1.2, stage="degraded"), seen(1.3)]
+    assert stage_timeline(answers) == [(0.0, "serving"), (1.0, "degraded")]
+
+
 @pytest.mark.parametrize(("share", "expected"), [(0.0, 1.0), (0.5, 3.0), (0.99, 4.0)])
 def test_percentile_takes_a_value_that_occurred(share: float, expected: float) -> None:
     assert percentile([4.0, 1.0, 3.0, 2.0], share) == expected

@@ -89,14 +89,15 @@ def percentile(values: Sequence[float], share: float) -> float:
 def stage_timeline(seen: Sequence[Seen]) -> list[tuple[float, str]]:
     """When each stage was first seen in an answer, in order of sending; a stage that comes back is listed again.
 
-    Answers overlap and replicas follow a plan milliseconds apart: an answer of an older epoch never sets it back.
+    Answers overlap and replicas follow a plan milliseconds apart: an answer of an older plan never sets it back. A replica
+    that trips by itself degrades before the plan has a new epoch, so DEGRADED is the later one of two with the same.
     """
     timeline: list[tuple[float, str]] = []
-    newest = -1
+    newest = (-1, False)
     for one in sorted(seen, key=lambda answer: answer.sent_s + answer.latency_ms / 1000):
-        if one.stage is None or one.epoch is None or one.epoch < newest:
+        if one.stage is None or one.epoch is None or (one.epoch, one.stage == "degraded") < newest:
             continue
-        newest = one.epoch
+        newest = (one.epoch, one.stage == "degraded")
         if not timeline or timeline[-1][1] != one.stage:
             timeline.append((one.sent_s, one.stage))
     return timeline

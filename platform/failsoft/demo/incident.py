@@ -19,7 +19,7 @@ class IncidentNumbers:
     until_first_switch_ms: float | None
     """Until the first answer under the degraded plan."""
     until_last_replica_ms: float | None
-    """Until the last answer that a replica still gave under the old plan."""
+    """Until the last answer under the old plan had arrived, and at least one under the new."""
     model_answers_let_through: int
     """Answers of the broken model that reached users after the first bad one."""
     wrong_let_through: int
@@ -48,10 +48,11 @@ def incident_numbers(seen: Sequence[Seen], *, broken_at_s: float) -> IncidentNum
     trip_epoch = min(one.epoch for one in degraded if one.epoch is not None)
     old = [one for one in after if one.sent_s >= first.sent_s and one.stage != "degraded" and _older(one, trip_epoch)]
     through = [one for one in old if one.source in _BY_MODEL]
+    first_switch_s = min(_arrived_s(one) for one in degraded)
     return IncidentNumbers(
         first_bad_s=first.sent_s,
-        until_first_switch_ms=(min(_arrived_s(one) for one in degraded) - _arrived_s(first)) * 1000,
-        until_last_replica_ms=(max(_arrived_s(one) for one in old) - _arrived_s(first)) * 1000,
+        until_first_switch_ms=(first_switch_s - _arrived_s(first)) * 1000,
+        until_last_replica_ms=(max(first_switch_s, *(_arrived_s(one) for one in old)) - _arrived_s(first)) * 1000,
         model_answers_let_through=len(through),
         wrong_let_through=sum(not one.right for one in through),
         replaced_before_switch=sum(one.source in FALLBACKS for one in old),

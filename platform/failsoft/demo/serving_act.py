@@ -53,7 +53,7 @@ class ServingAct:
             self._steady(line, "healthy", HEALTHY_S)
             for name in WAVES:
                 self._wave(line, name)
-            self._steady(line, "healthy again", AFTERWARDS_S)
+            self._recover(line)
             self._break(line)
             self._relapse(line)
             self._mend(line)
@@ -68,6 +68,13 @@ class ServingAct:
         self._mark(f"traffic: {name}")
         self._traffic.enter(name, WAVES[name])
         self._show_for(line, f"malformed traffic: {name}", WAVE_S)
+
+    def _recover(self, line: Status) -> None:
+        """Healthy traffic again; if a wave tripped the model, it must be led back before the next act."""
+        self._mark("traffic: healthy again")
+        self._traffic.enter("healthy again")
+        self._wait_for(line, "traffic is healthy again", "serving", _RETURN_WITHIN_S)
+        self._show_for(line, "healthy again", AFTERWARDS_S)
 
     def _break(self, line: Status) -> None:
         self._fault.parent.mkdir(parents=True, exist_ok=True)

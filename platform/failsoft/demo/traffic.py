@@ -44,7 +44,7 @@ class SteadyTraffic:
         self._prepare: Prepare = as_it_is
         self._stop = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="steady-traffic", daemon=True)
-        self._epoch = -1
+        self._newest = (-1, False)
         self.stage: str | None = None
         """The stage in the answer of the newest plan seen so far."""
         self.seen: list[Seen] = []
@@ -86,8 +86,9 @@ class SteadyTraffic:
             sent_s=sent_s, latency_ms=latency_ms, status=status, phase=phase, expected=question.intent, **kept
         )
         self.seen.append(answer)
-        if answer.epoch is not None and answer.epoch >= self._epoch:
-            self._epoch, self.stage = answer.epoch, answer.stage
+        newest = (answer.epoch or -1, answer.stage == "degraded")  # a replica that trips by itself keeps its epoch
+        if newest >= self._newest:
+            self._newest, self.stage = newest, answer.stage
 
 
 async def _post(client: httpx.AsyncClient, url: str, text: str) -> tuple[int, dict[str, Any]]:
