@@ -56,7 +56,7 @@ def test_cleaning_twice_is_cleaning_once_for_each_character_that_normalisation_t
 
 
 def test_cleaning_twice_is_cleaning_once_for_any_three_traps() -> None:
-    few = TRAPS[::2]
+    few = TRAPS[::3]
     for parts in product(few, repeat=3):
         once = clean("".join(parts)).text
         assert clean(once).text == once, ascii(parts)
@@ -137,7 +137,7 @@ def test_emoji_are_set_apart_from_words_and_kept_whole(text: str, cleaned: str, 
     [
         ("\u202eplay\u2066 jazz", "play jazz", "bidi"),
         ("pl\u200bay\ufeff", "play", "invisible"),
-        ("p\u200dl\u200da\u200dy", "play", "invisible"),
+        ("p\u200dl\u200da\u200dy", "play", "joiners"),
         ("pl\x00ay\x1b", "play", "controls"),
         ("play\tjazz\u3000now", "play jazz now", "spaces"),
         ("\uff50\uff4c\uff41\uff59", "play", "normalised"),

@@ -10,6 +10,8 @@ import functools
 import re
 import unicodedata
 from collections.abc import Iterable
+from enum import StrEnum
+from typing import Literal
 
 SURROGATE = "\ud800-\udfff"
 SPACE = "\t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -24,7 +26,6 @@ INVISIBLE = (
     "\xad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u2060-\u2065\u206a-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0"
     "\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff" + _NONCHARACTER
 )
-REMOVABLE = CONTROL + BIDI + JOINER + INVISIBLE
 JOINING_SCRIPT = "\u0600-\u0dff\u1000-\u109f\u1780-\u17d3\u1800-\u18aa"
 """Scripts in which a joiner between two letters changes how a word reads: Arabic, the Indic ones, Mongolian."""
 
@@ -52,43 +53,57 @@ EMOJI = f"{_ELEMENT}(?:\u200d{_ELEMENT})*"
 """One emoji as people see it, but for keycaps: joined by ZWJ, with skin tone, flags of two halves or of tags."""
 KEYCAP_TAIL = "(?<=[0-9#*])\ufe0f?\u20e3"
 """What makes a keycap of the digit before it. A digit starts no match, so that plain digits cost nothing."""
-EMOJI_START = f"{_FLAG_HALF}{_PICTOGRAPH}{_EMOJI_IF_TOLD}"
+ENCLOSER = "\u20e3"
 
 
-def _as_class(codes: Iterable[int]) -> str:
-    """The inside of a regular expression's character class for some sorted code points."""
-    spans: list[list[int]] = []
-    for code in codes:
-        if spans and spans[-1][1] == code - 1:
-            spans[-1][1] = code
-        else:
-            spans.append([code, code])
-    return "".join(f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in spans)
+class Kind(StrEnum):
+    """What a character that is not plain counts as."""
+
+    SPACE = "spaces"
+    CONTROL = "controls"
+    BIDI = "bidi"
+    INVISIBLE = "invisible"
+    JOINER = "joiners"
+    EMOJI = "emoji"
+    ENCLOSER = "enclosers"
 
 
-@functools.cache
-def mark_class() -> str:
-    """Combining marks: what normalisation sorts, and what mischievous text stacks upon one letter without end."""
-    return _as_class(code for code in _DECOMPOSING_PLANES if unicodedata.combining(chr(code)))
+def _members(inside: str) -> list[str]:
+    """The characters of a class, given as what stands between the brackets."""
+    found = re.findall("(.)-(.)|(.)", inside, re.DOTALL)
+    return [chr(code) for first, last, one in found for code in range(ord(first or one), ord(last or one) + 1)]
 
 
-@functools.cache
-def continuing_class() -> str:
-    """Characters that normalisation may merge with the one before; a cut before any other is safe."""
-    seconds = set(filter(None, map(_composed_second, _DECOMPOSING_PLANES)))
-    hangul = [*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)]  # composed by rule, not by table
-    seconds.update(map(chr, hangul))
-    return _as_class(code for code in _DECOMPOSING_PLANES if _continues(chr(code), seconds))
+_BY_KIND = {
+    Kind.SPACE: SPACE,
+    Kind.CONTROL: CONTROL,
+    Kind.BIDI: BIDI,
+    Kind.INVISIBLE: INVISIBLE,
+    Kind.JOINER: JOINER,
+    Kind.EMOJI: _FLAG_HALF + _PICTOGRAPH + _EMOJI_IF_TOLD,
+    Kind.ENCLOSER: ENCLOSER,
+}
+KIND: dict[str, Kind] = {char: kind for kind, inside in _BY_KIND.items() for char in _members(inside)}
+"""The kind of every character that has one."""
+REMOVED = frozenset(
+    char for char, kind in KIND.items() if kind in {Kind.CONTROL, Kind.BIDI, Kind.INVISIBLE, Kind.JOINER}
+)
+IN_JOINING_SCRIPT = frozenset(_members(JOINING_SCRIPT))
 
-
-_DECOMPOSING_PLANES = range(0x300, 0x20000)
-"""No character outside merges with the one before it; the tests look at all of Unicode."""
+_DECOMPOSING = range(0x300, 0x20000)
+"""No character outside merges with the one before it; a test looks at all of Unicode."""
 
 
 def _composed_second(code: int) -> str | None:
-    """The second half of a canonical composition, if this is one."""
+    """The second half of a canonical composition, if this code point is one."""
     parts = unicodedata.decomposition(chr(code)).split()
     return chr(int(parts[1], 16)) if len(parts) == 2 and not parts[0].startswith("<") else None
+
+
+def _continuing() -> frozenset[str]:
+    seconds = set(filter(None, map(_composed_second, _DECOMPOSING)))
+    seconds.update(map(chr, [*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)]))  # Hangul composes by rule
+    return frozenset(char for char in map(chr, _DECOMPOSING) if _continues(char, seconds))
 
 
 def _continues(char: str, seconds: set[str]) -> bool:
@@ -98,3 +113,47 @@ def _continues(char: str, seconds: set[str]) -> bool:
         return False
     first = unicodedata.normalize("NFKD", char)[0]
     return unicodedata.combining(first) > 0 or first in seconds
+
+
+CONTINUING = _continuing()
+"""Characters that normalisation may merge with the one before; a cut before any other is safe."""
+MARKS = frozenset(char for char in CONTINUING if unicodedata.combining(char))
+"""Combining marks: what normalisation sorts, and what mischievous text stacks upon one letter without end."""
+
+
+@functools.cache
+def plain_forms(form: Literal["NFC", "NFKC"]) -> dict[int, str]:
+    """A table for ``str.translate``: what normalisation makes one other character, whatever stands around it."""
+    changed = (code for code in range(0x80, 0x30000) if not unicodedata.is_normalized(form, chr(code)))
+    made = ((code, unicodedata.normalize(form, chr(code))) for code in changed if not 0xD800 <= code <= 0xDFFF)
+    return {
+        code: plain
+        for code, plain in made
+        if len(plain) == 1 and chr(code) not in KIND and not {plain, chr(code)} & CONTINUING
+    }
+
+
+def changed_by_normalising() -> frozenset[str]:
+    """Characters of the first plane that NFKC changes; NFC changes fewer."""
+    return frozenset(char for char in map(chr, range(0x80, 0x10000)) if not unicodedata.is_normalized("NFKC", char))
+
+
+def as_class(chars: Iterable[str]) -> str:
+    """The inside of a regular expression's character class for some characters."""
+    spans: list[list[int]] = []
+    for code in sorted(map(ord, chars)):
+        if spans and spans[-1][1] == code - 1:
+            spans[-1][1] = code
+        else:
+            spans.append([code, code])
+    return "".join(f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in spans)
+
+
+def finder(wanted: frozenset[str], *, in_a_row: int = 1) -> re.Pattern[str]:
+    """Finds every wanted character, and every character beyond U+FFFF whether wanted or not; or so many in a row.
+
+    ``re`` looks a character up in one step when its class lies within the first plane, and walks through the ranges
+    of a class otherwise, which is ten times slower on plain text. Hence the odd form: not one of the unwanted below.
+    """
+    unwanted = as_class(char for char in map(chr, range(0x10000)) if char not in wanted)
+    return re.compile(f"[^{unwanted}]{{{in_a_row}}}")

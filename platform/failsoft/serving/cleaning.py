@@ -10,12 +10,13 @@ twice the same as cleaning once.
 from __future__ import annotations
 
 import functools
+import operator
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
 
 from failsoft.serving import characters
+from failsoft.serving.characters import CONTINUING, IN_JOINING_SCRIPT, KIND, REMOVED, Kind
 from failsoft.serving.offsets import Edit, OffsetMap
 from failsoft.serving.text_policy import MARKS_SORTED, NormalForm, TextPolicy
 
@@ -23,13 +24,12 @@ Repairs = Counter[str]
 
 _HALF = re.compile(f"[{characters.SURROGATE}]")
 _PAIR_OR_HALF = re.compile(f"([\ud800-\udbff])([\udc00-\udfff])|[{characters.SURROGATE}]")
-_SUSPECT = re.compile(f"[\u20e3{characters.SPACE}{characters.REMOVABLE}{characters.EMOJI_START}]")
-_DIRT = re.compile(f"{characters.EMOJI}|{characters.KEYCAP_TAIL}|([{characters.REMOVABLE}]+)|([{characters.SPACE}])")
-_EMOJI = re.compile(f"{characters.EMOJI}|{characters.KEYCAP_TAIL}")
-_CONTROL = re.compile(f"[{characters.CONTROL}]")
-_BIDI = re.compile(f"[{characters.BIDI}]")
-_JOINER = re.compile(f"[{characters.JOINER}]")
-_JOINS = re.compile(f"[{characters.JOINING_SCRIPT}]")
+_EMOJI_KINDS = frozenset({Kind.EMOJI, Kind.ENCLOSER})
+_ODD = characters.finder(frozenset(KIND))
+_MERGING = characters.finder(frozenset(KIND) | CONTINUING | characters.changed_by_normalising())
+_STRIPPED = {ord(char): " " if kind is Kind.SPACE else None for char, kind in KIND.items() if kind not in _EMOJI_KINDS}
+_EMOJI = re.compile(characters.EMOJI)
+_KEYCAP_TAIL = re.compile(characters.KEYCAP_TAIL)
 
 
 def wash(text: str, policy: TextPolicy) -> tuple[OffsetMap, Repairs]:
@@ -37,62 +37,136 @@ def wash(text: str, policy: TextPolicy) -> tuple[OffsetMap, Repairs]:
     offsets, repairs = OffsetMap(text), Repairs()
     if _HALF.search(text):
         offsets.apply(_join_halves(text, repairs))
-    suspect = _SUSPECT.search(offsets.text) is not None
-    if suspect:
-        offsets.apply(_strip(offsets.text, repairs))
+    if not unicodedata.is_normalized(policy.form, offsets.text):
+        _make_plain(offsets, policy, repairs)
+    _strip(offsets, policy, repairs)
     if _wants_normalising(offsets.text, policy):
-        suspect |= offsets.apply(_normalise(offsets.text, policy, repairs))
-    if policy.split_emoji and suspect:
-        offsets.apply(_set_apart(offsets.text, repairs))
-    return offsets, +repairs
+        offsets.apply(_normalise(offsets.text, policy, repairs))
+    if characters.ENCLOSER in offsets.text:  # a keycap may have come about: its digit was dressed up, or stood apart
+        _strip(offsets, policy, repairs)
+    return offsets, +repairs  # without those that turned out to be none
 
 
-def _join_halves(text: str, repairs: Repairs) -> Iterator[Edit]:
+def _join_halves(text: str, repairs: Repairs) -> list[Edit]:
     """Two halves side by side are one character; a lone half stands for nothing and becomes U+FFFD."""
-    for found in _PAIR_OR_HALF.finditer(text):
-        repairs["surrogates"] += 1
-        made = found[0].encode("utf-16", "surrogatepass").decode("utf-16") if found[1] else "\ufffd"
-        yield Edit(found.start(), found.end(), made)
+    found = list(_PAIR_OR_HALF.finditer(text))
+    repairs["surrogates"] += len(found)
+    return [(half.start(), half.end(), _whole(half)) for half in found]
 
 
-def _strip(text: str, repairs: Repairs) -> Iterator[Edit]:
-    """Remove what is not seen, and make every space a plain one; what belongs to an emoji stays."""
-    for found in _DIRT.finditer(text):
-        if found[1]:
-            kept = _kept_joiner(text, found)
-            if kept != found[1]:
-                repairs.update(map(_kind, found[1]))
-                yield Edit(found.start(), found.end(), kept)
-        elif found[2]:
-            repairs["spaces"] += 1
-            yield Edit(found.start(), found.end(), " ")
+def _whole(half: re.Match[str]) -> str:
+    return half[0].encode("utf-16", "surrogatepass").decode("utf-16") if half[1] else "\ufffd"
 
 
-def _kind(removed: str) -> str:
-    if _CONTROL.match(removed):
-        return "controls"
-    return "bidi" if _BIDI.match(removed) else "invisible"
+def _make_plain(offsets: OffsetMap, policy: TextPolicy, repairs: Repairs) -> None:
+    """Exchange, all at once, the many characters that become one other character."""
+    plain = offsets.text.translate(characters.plain_forms(policy.form))
+    repairs["normalised"] += sum(map(operator.ne, offsets.text, plain))
+    offsets.exchange(plain)
 
 
-def _kept_joiner(text: str, run: re.Match[str]) -> str:
-    """Between two letters of a script that needs it, the first joiner of an invisible run stays."""
-    joiner = _JOINER.search(run[0])
-    between = run.start() and _JOINS.match(text, run.start() - 1) and _JOINS.match(text, run.end())
-    return joiner[0] if joiner and between else ""
+def _strip(offsets: OffsetMap, policy: TextPolicy, repairs: Repairs) -> None:
+    """The unseen goes, odd spaces become plain, emoji are set apart; at once where what stands around is no matter."""
+    text = offsets.text
+    kinds = Counter(map(KIND.get, _ODD.findall(text)))
+    kinds.pop(None, 0)
+    if not kinds:
+        return
+    if kinds.keys() & _EMOJI_KINDS or (Kind.JOINER in kinds and not IN_JOINING_SCRIPT.isdisjoint(text)):
+        offsets.apply(_strip_by_context(text, policy, repairs))
+        return
+    repairs.update({str(kind): count for kind, count in kinds.items()})
+    offsets.thin(text.translate(_STRIPPED), REMOVED)
+
+
+def _strip_by_context(text: str, policy: TextPolicy, repairs: Repairs) -> list[Edit]:
+    """The same for text in which something invisible may belong to an emoji, or between two letters that need it."""
+    edits: list[Edit] = []
+    done, last = 0, " "  # all before `done` is dealt with; `last` is what then stands last
+    for odd in _ODD.finditer(text):
+        at, kind = odd.start(), KIND.get(odd[0])
+        if kind is None or at < done:
+            continue
+        start, end = _emoji_at(text, at, kind)
+        before = text[start - 1] if start > done else last
+        if end > at:
+            made = _apart(text, (start, end), before) if policy.split_emoji else text[start:end]
+            kind = Kind.EMOJI
+        else:
+            end, made = _stripped(text, at, kind)
+        if made != text[start:end]:
+            edits.append((start, end, made))
+            repairs[kind] += 1
+        done, last = end, made[-1] if made else before
+    return edits
+
+
+def _emoji_at(text: str, at: int, kind: Kind) -> tuple[int, int]:
+    """Where the emoji begins and ends that ``at`` gives away; an empty span if it is none."""
+    if kind is Kind.EMOJI:
+        found = _EMOJI.match(text, at)
+        return (at, found.end()) if found else (at, at)
+    tail = _KEYCAP_TAIL.match(text, at)
+    return (at - 1, tail.end()) if tail else (at, at)
+
+
+def _apart(text: str, emoji: tuple[int, int], before: str) -> str:
+    """The emoji with a space on each side where a word touches it; an emoji that follows looks before itself."""
+    start, end = emoji
+    whole = text[start:end] if before == " " else f" {text[start:end]}"
+    while text[end : end + 1] in REMOVED:
+        end += 1
+    after = text[end : end + 1]
+    kind = KIND.get(after)
+    looks_before = kind is Kind.SPACE or (kind is Kind.EMOJI and _EMOJI.match(text, end))
+    return whole if after in ("", " ") or looks_before else f"{whole} "
+
+
+def _stripped(text: str, at: int, kind: Kind) -> tuple[int, str]:
+    """Where a run of the unseen ends, or one odd space, and what stays of it."""
+    if kind is Kind.SPACE:
+        return at + 1, " "
+    end = at
+    while text[end : end + 1] in REMOVED:
+        end += 1
+    if end == at:  # a bare sign that only a variation selector would make an emoji, or an encloser without its digit
+        return at + 1, text[at]
+    if text[at - 1 : at] in IN_JOINING_SCRIPT and text[end : end + 1] in IN_JOINING_SCRIPT:
+        return end, next((char for char in text[at:end] if KIND[char] is Kind.JOINER), "")
+    return end, ""
 
 
 def _wants_normalising(text: str, policy: TextPolicy) -> bool:
-    return not unicodedata.is_normalized(policy.form, text) or bool(_stacked(policy.max_marks).search(text))
+    return (
+        not unicodedata.is_normalized(policy.form, text) or _may_be_stacked(policy.max_marks).search(text) is not None
+    )
 
 
-def _normalise(text: str, policy: TextPolicy, repairs: Repairs) -> Iterator[Edit]:
-    """Normalise each cluster, a character and what may merge with it, by itself; what is made points to all of it."""
-    for found in _clusters().finditer(text):
-        if found[1]:
-            made = _normal_cluster(found[1], policy.form, policy.max_expansion, policy.max_marks)
-            if made != found[1]:
-                repairs["normalised"] += 1
-                yield Edit(found.start(), found.end(), made)
+def _normalise(text: str, policy: TextPolicy, repairs: Repairs) -> list[Edit]:
+    """Normalise each character together with what may merge with it; what is made points to all of that."""
+    edits: list[Edit] = []
+    done = 0
+    for found in _MERGING.finditer(text):
+        at = found.start()
+        if at < done:
+            continue
+        if KIND.get(found[0]) is Kind.EMOJI and (emoji := _EMOJI.match(text, at)):
+            done = emoji.end()
+            continue
+        start, done = _cluster(text, at, done)
+        made = _normal_cluster(text[start:done], policy.form, policy.max_expansion, policy.max_marks)
+        if made != text[start:done]:
+            edits.append((start, done, made))
+    repairs["normalised"] += len(edits)
+    return edits
+
+
+def _cluster(text: str, at: int, done: int) -> tuple[int, int]:
+    joins_before = text[at] in CONTINUING and at > done and text[at - 1] not in KIND
+    end = at + 1
+    while end < len(text) and text[end] in CONTINUING:
+        end += 1
+    return at - joins_before, end
 
 
 @functools.lru_cache(maxsize=8192)
@@ -104,29 +178,13 @@ def _normal_cluster(cluster: str, form: NormalForm, max_expansion: int, max_mark
 
 
 @functools.cache
-def _clusters() -> re.Pattern[str]:
-    """Emoji (passed over) or a cluster (group 1) that normalisation might change."""
-    goes_on = f"[{characters.continuing_class()}]"
-    return re.compile(f"{characters.EMOJI}|([^\0-\x7f]{goes_on}*|[\0-\x7f]{goes_on}+)")
+def _may_be_stacked(most: int) -> re.Pattern[str]:
+    """Quick, and misses no such run."""
+    return characters.finder(characters.MARKS, in_a_row=most + 1)
 
 
 @functools.cache
 def _stacked(most: int) -> re.Pattern[str]:
     """More marks in a row than ``most``; group 1 is those that stay."""
-    mark = f"[{characters.mark_class()}]"
+    mark = f"[{characters.as_class(characters.MARKS)}]"
     return re.compile(f"({mark}{{{most}}}){mark}+")
-
-
-def _set_apart(text: str, repairs: Repairs) -> Iterator[Edit]:
-    """Put spaces around each emoji where there is none."""
-    spaced = 0
-    for found in _EMOJI.finditer(text):
-        start, end = found.start() - (text[found.start()] in "\ufe0f\u20e3"), found.end()
-        before = start > spaced and text[start - 1] != " "
-        after = end < len(text) and text[end] != " "
-        repairs["emoji"] += before or after
-        if before:
-            yield Edit(start, start, " ")
-        if after:
-            yield Edit(end, end, " ")
-        spaced = end if after else spaced

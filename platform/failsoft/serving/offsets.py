@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Protocol
+
+Edit = tuple[int, int, str]
+"""``(start, end, made)``: ``text[start:end]`` became ``made``; the same start and end: ``made`` was put in between."""
 
 
-class Edit(NamedTuple):
-    """``text[start:end]`` became ``made``; the same start and end: ``made`` was put in between."""
+class Round(Protocol):
+    """One change of a text and the way back over it."""
 
-    start: int
-    end: int
-    made: str
+    def start_of(self, position: int) -> int:
+        """Where the character at ``position`` begins in the text before; a made one begins where its source does."""
+        ...
+
+    def end_of(self, position: int) -> int:
+        """Where the text up to ``position`` (above 0) ends in the text before; nothing removed after it is taken in."""
+        ...
 
 
 class Edited:
@@ -23,74 +31,101 @@ class Edited:
         edits: in order, not overlapping.
     """
 
-    def __init__(self, text: str, edits: Iterable[Edit]) -> None:
+    def __init__(self, text: str, edits: Sequence[Edit]) -> None:
         pieces: list[str] = []
-        done = out = 0
-        self._edit_starts: list[int] = []
-        self._edit_ends: list[int] = []
-        self._sources: list[tuple[int, int]] = []
+        done = 0
         for start, end, made in edits:
             pieces += (text[done:start], made)
-            out += start - done
-            self._edit_starts.append(out)
-            out += len(made)
-            self._edit_ends.append(out)
-            self._sources.append((start, end))
             done = end
         pieces.append(text[done:])
         self.text = "".join(pieces)
+        self._edits = edits
 
-    @property
-    def changed(self) -> bool:
-        """Whether there was any edit."""
-        return bool(self._sources)
+    @functools.cached_property
+    def _made(self) -> tuple[list[int], list[int]]:
+        """Where what each edit made begins and ends in the new text; laid out when first asked for."""
+        starts, ends, grown = [], [], 0
+        for start, end, made in self._edits:
+            starts.append(start + grown)
+            grown += len(made) - (end - start)
+            ends.append(end + grown)
+        return starts, ends
 
     def start_of(self, position: int) -> int:
-        """Where the character at ``position`` begins in the text before; a made one begins where its source does."""
-        passed = bisect_right(self._edit_ends, position)
-        if passed < len(self._sources) and self._edit_starts[passed] <= position:
-            return self._sources[passed][0]
+        """See :class:`Round`."""
+        passed = bisect_right(self._made[1], position)
+        if passed < len(self._edits) and self._made[0][passed] <= position:
+            return self._edits[passed][0]
         return position + self._shift(passed)
 
     def end_of(self, position: int) -> int:
-        """Where the text up to ``position`` ends in the text before; nothing removed after it is taken in."""
-        if position <= 0:
-            return 0
-        passed = bisect_right(self._edit_ends, position - 1)
-        if passed < len(self._sources) and self._edit_starts[passed] < position:
-            return self._sources[passed][1]
+        """See :class:`Round`."""
+        passed = bisect_right(self._made[1], position - 1)
+        if passed < len(self._edits) and self._made[0][passed] < position:
+            return self._edits[passed][1]
         return position + self._shift(passed)
 
     def _shift(self, passed: int) -> int:
-        return self._sources[passed - 1][1] - self._edit_ends[passed - 1] if passed else 0
+        return self._edits[passed - 1][1] - self._made[1][passed - 1] if passed else 0
+
+
+class Thinned:
+    """A text from which some kinds of characters were taken out, and the way back.
+
+    Args:
+        text: the text before.
+        removed: what was taken out.
+    """
+
+    def __init__(self, text: str, removed: frozenset[str]) -> None:
+        self._text = text
+        self._removed = removed
+
+    @functools.cached_property
+    def _kept(self) -> list[int]:
+        """Where each character that stayed stood; laid out when first asked for."""
+        return [index for index, char in enumerate(self._text) if char not in self._removed]
+
+    def start_of(self, position: int) -> int:
+        """See :class:`Round`."""
+        return self._kept[position] if position < len(self._kept) else len(self._text)
+
+    def end_of(self, position: int) -> int:
+        """See :class:`Round`."""
+        return self._kept[position - 1] + 1
 
 
 class OffsetMap:
-    """The way back over several rounds of edits."""
+    """A text that is changed round by round, and the way back over all of them."""
 
     def __init__(self, original: str) -> None:
-        self._length = len(original)
-        self._rounds: list[Edited] = []
+        self._rounds: list[Round] = []
         self.text = original
+        """The text as it is after the rounds so far."""
 
-    def apply(self, edits: Iterable[Edit]) -> bool:
-        """Edit the text once more; True when that changed it."""
-        edited = Edited(self.text, edits)
-        if edited.changed:
+    def apply(self, edits: Sequence[Edit]) -> None:
+        """Make some edits: in order, not overlapping."""
+        if edits:
+            edited = Edited(self.text, edits)
             self._rounds.append(edited)
             self.text = edited.text
-        return edited.changed
+
+    def thin(self, text: str, removed: frozenset[str]) -> None:
+        """Go over to ``text``, the present one without the characters ``removed``; others may be exchanged for one."""
+        self._rounds.append(Thinned(self.text, removed))
+        self.text = text
+
+    def exchange(self, text: str) -> None:
+        """Go over to ``text``, in which each character stands where its source did."""
+        if len(text) != len(self.text):
+            raise ValueError(f"{len(text)} characters can't stand for {len(self.text)} one by one; use apply")
+        self.text = text
 
     def to_original(self, start: int, end: int) -> tuple[int, int]:
-        """The span of the original text that ``text[start:end]`` was made from; clipped into the text, never raises."""
+        """The span of the first text that ``text[start:end]`` was made from; clipped into the text, never raises."""
         start = min(max(start, 0), len(self.text))
         end = min(max(end, start), len(self.text))
-        first = min(self._back(start, Edited.start_of), self._length)
-        if start == end:
-            return first, first
-        return first, min(max(first, self._back(end, Edited.end_of)), self._length)
-
-    def _back(self, position: int, step: Callable[[Edited, int], int]) -> int:
-        for edited in reversed(self._rounds):
-            position = step(edited, position)
-        return position
+        first, last = start, end
+        for change in reversed(self._rounds):
+            first, last = change.start_of(first), change.end_of(last) if last else 0
+        return first, max(first, last) if start < end else first

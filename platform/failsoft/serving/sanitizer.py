@@ -35,7 +35,7 @@ class Cleaned(NamedTuple):
     """What the model or the ladder gets; the very same object when nothing was done."""
     verdict: Cleanliness
     repairs: Mapping[str, int] = _NOTHING
-    """How many of each: surrogates, controls, bidi, invisible, spaces, normalised, emoji, cut."""
+    """How many of each: surrogates, controls, bidi, invisible, joiners, spaces, normalised, emoji, cut."""
     offsets: OffsetMap | None = None
     """None when nothing was done."""
 
@@ -68,7 +68,12 @@ def _cleaned(text: str, policy: TextPolicy) -> Cleaned:
     if not repairs:
         return Cleaned(text=text, verdict=_verdict(text, policy, Cleanliness.CLEAN))
     verdict = _verdict(offsets.text, policy, Cleanliness.REPAIRED)
-    return Cleaned(text=offsets.text, verdict=verdict, repairs=dict(repairs), offsets=offsets)
+    return Cleaned(
+        text=offsets.text,
+        verdict=verdict,
+        repairs={str(kind): count for kind, count in repairs.items()},
+        offsets=offsets,
+    )
 
 
 def _verdict(text: str, policy: TextPolicy, otherwise: Cleanliness) -> Cleanliness:
