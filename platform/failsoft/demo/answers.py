@@ -89,8 +89,8 @@ def percentile(values: Sequence[float], share: float) -> float:
 def stage_timeline(seen: Sequence[Seen]) -> list[tuple[float, str]]:
     """When each stage was first seen in an answer, in order of sending; a stage that comes back is listed again.
 
-    Answers overlap and replicas follow a plan milliseconds apart: an answer of an older plan never sets it back. A replica
-    that trips by itself degrades before the plan has a new epoch, so DEGRADED is the later one of two with the same.
+    Answers overlap and replicas follow a plan milliseconds apart: an answer of an older plan never sets it back. A
+    replica that trips by itself degrades before the plan has a new epoch, so of one epoch DEGRADED is the later stage.
     """
     timeline: list[tuple[float, str]] = []
     newest = (-1, False)

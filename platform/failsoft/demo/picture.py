@@ -94,7 +94,7 @@ def _shade_stages(axes: Axes, seen: Sequence[Seen], start_s: float, *, named: bo
         shade = _STAGE_SHADES.get(stage, "#eeeeee")
         axes.axvspan(at_s - start_s, until_s - start_s, color=shade, zorder=-1, linewidth=0)
         if named and until_s - at_s > 0.5:  # narrower bands have no room for a word
-            axes.text(at_s - start_s + 0.15, 0.03, stage.upper(), fontsize=9, color="#444444")
+            axes.text(at_s - start_s + 0.2, 0.03, stage.upper(), fontsize=9, color="#444444", rotation=90)
 
 
 def _draw_marks(upper: Axes, lower: Axes, marks: Sequence[Mark], start_s: float) -> None:
