@@ -30,6 +30,7 @@ _LIGHT = {"num_cpus": 0.1}
 """Replicas share cores: a laptop with two of them holds the whole app. Raise it in a cluster's Serve config."""
 
 
+_DEADLINE_MS = {"production": 250.0, "drill": 600.0}
 _QUIET = LoggingConfig(log_level="WARNING", enable_access_log=False)
 
 
@@ -46,7 +47,8 @@ class ServeSettings(BaseModel):
     gateways: int = Field(default=2, ge=1, le=64)
     replicas: int = Field(default=1, ge=1, le=64)
     """Replicas of each colour."""
-    deadline_ms: float = Field(default=250.0, gt=0)
+    deadline_ms: float | None = Field(default=None, gt=0)
+    """None: 250 ms; 600 ms in the drill profile, where clients, models and gateways all share two cores."""
     max_model_queue: int = Field(default=16, ge=1)
     max_model_ongoing: int = Field(default=8, ge=1)
     """Calls that one model replica takes at once."""
@@ -86,7 +88,7 @@ def _config(settings: ServeSettings) -> AppConfig:
         home=home.root,
         release=_release(home, settings.release),
         profile=settings.profile,
-        gateway=GatewayConfig(deadline_ms=settings.deadline_ms),
+        gateway=GatewayConfig(deadline_ms=settings.deadline_ms or _DEADLINE_MS[settings.profile]),
         allow_planned_faults=settings.allow_planned_faults,
     )
 

@@ -101,3 +101,8 @@ def statuses(url: str, *, replicas: int, tries: int = 60) -> dict[str, dict[str,
 def sources(replies: Iterable[Reply]) -> set[str]:
     """Who gave these answers."""
     return {str(reply.body.get("source")) for reply in replies}
+
+
+def stages_of(replies: Iterable[Reply]) -> set[str]:
+    """Under which stages these answers were given."""
+    return {str(reply.body.get("stage")) for reply in replies}

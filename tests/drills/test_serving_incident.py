@@ -12,22 +12,15 @@ from failsoft.health.ledger import read_ledger
 from serve_apps.intent_ner import ServeSettings
 from serve_apps.runtime import Running, start
 from tests.drills.serving_support import Traffic, free_port, sources, statuses, wait_for
-from tests.serving.tiny_release import TEXTS, publish_tiny
+from tests.serving.tiny_release import TEXTS
 
 pytestmark = pytest.mark.drill
 GATEWAYS = 2
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    home = Home.find(tmp_path_factory.mktemp("home"))
-    publish_tiny(home)
-    return home
-
-
 @pytest.fixture
-def running(home: Home, ray_local: None) -> Iterator[Running]:
-    settings = ServeSettings(home=home.root, profile="drill", gateways=GATEWAYS, allow_planned_faults=True)
+def running(serving_home: Home, ray_local: None) -> Iterator[Running]:
+    settings = ServeSettings(home=serving_home.root, profile="drill", gateways=GATEWAYS, allow_planned_faults=True)
     app = start(settings, port=free_port())
     yield app
     app.stop()
@@ -46,8 +39,10 @@ def switched_within_s(traffic: Traffic, broken_s: float) -> float:
     return under_old_plan[-1].done_s - first_bad.done_s
 
 
-def test_broken_weights_are_left_by_every_replica_and_the_healed_model_returns(running: Running, home: Home) -> None:
-    fault = home.faults / "broken_weights"
+def test_broken_weights_are_left_everywhere_at_once_and_the_healed_model_returns(
+    running: Running, serving_home: Home
+) -> None:
+    fault = serving_home.faults / "broken_weights"
     fault.parent.mkdir(parents=True, exist_ok=True)
     with Traffic(running.url, TEXTS) as traffic:
         wait_for(lambda: len(traffic.replies) > 120, within_s=20, what="warm traffic")
@@ -65,6 +60,6 @@ def test_broken_weights_are_left_by_every_replica_and_the_healed_model_returns(r
     assert traffic.lost() == []
     assert switch_s < 2.0
     assert sources(traffic.replies[-20:]) == {"primary"}
-    seen = [event.kind for event in read_ledger(home.ledger).events]
+    seen = [event.kind for event in read_ledger(serving_home.ledger).events]
     assert "planned_fault" in seen
     assert "gateway_tripped" in seen

@@ -1,0 +1,26 @@
+"""What drills share: a home with a release that was trained once for the whole run."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from failsoft.artifacts.home import Home
+from tests.serving.tiny_release import publish_tiny
+
+
+@pytest.fixture(scope="session")
+def tiny_releases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A releases folder with one small release."""
+    home = Home.find(tmp_path_factory.mktemp("trained"))
+    publish_tiny(home)
+    return home.root / "releases"
+
+
+@pytest.fixture
+def serving_home(tiny_releases: Path, tmp_path: Path) -> Home:
+    """A home of this test's own, with the release and without any plan."""
+    shutil.copytree(tiny_releases, tmp_path / "releases")
+    return Home.find(tmp_path)
