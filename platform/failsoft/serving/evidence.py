@@ -123,6 +123,8 @@ class Gatherer:
         self._subject = HealthMonitor(policy=health)
         self._stand_in = HealthMonitor(policy=health)
         self._last_s: float | None = None
+        self.first_s: float | None = None
+        """When the subject's first answer in this stage came; None: none yet."""
         self._sequences: dict[str, int] = {}
         self.latency_ms = 0.0
         self.agree = 0
@@ -147,7 +149,7 @@ class Gatherer:
         """A stage begins with what still counts; without a trial going on, nothing does."""
         self.counts = counts
         self._subject = HealthMonitor(policy=health)
-        self._last_s = None
+        self._last_s = self.first_s = None
         if not counts.on_trial.total:
             self._stand_in = HealthMonitor(policy=health)
             self.latency_ms, self.agree, self.compared = 0.0, 0, 0
@@ -186,7 +188,7 @@ class Gatherer:
         _feed(self._subject, telling)
         gap_s = self.since_answer_s(now_s)
         credit_s = gap_s if gap_s is not None and gap_s <= self.max_gap_s else 0.0
-        self._last_s = now_s
+        self._last_s, self.first_s = now_s, now_s if self.first_s is None else self.first_s
         self.counts = replace(
             self.counts,
             in_stage=_plus(self.counts.in_stage, telling),

@@ -92,6 +92,8 @@ def _missing_capacity(evidence: Evidence, policy: StagePolicy) -> str | None:
 
 def _compare(evidence: Evidence, subject: Tally, policy: StagePolicy) -> Comparison:
     if evidence.stand_in is not None:
+        if not evidence.stand_in.total:  # a subject without a bad answer would pass against anything, even nothing
+            return Comparison.UNDECIDED
         return compare_arms(subject, evidence.stand_in, margin=policy.margin, alpha=policy.alpha)
     reference = evidence.healthy_bad_fraction
     if reference is None or not 0.0 <= reference <= 1.0:

@@ -276,7 +276,7 @@ class Rollout:
         plan = self.plan
         situation = Situation(
             samples=self._gather.counts.in_stage.total - self._shaped_at,
-            since_s=self._now_s - self._shaped_s,
+            since_s=self._now_s - max(self._shaped_s, self._gather.first_s or 0.0),
             ready_fraction=self._around.ready_fraction(plan),
         )
         shape = shape_of(plan, situation, self._policy)

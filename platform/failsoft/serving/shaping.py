@@ -19,7 +19,7 @@ class Situation:
     samples: int
     """Answers of the subject since the plan was last fitted."""
     since_s: float
-    """Time since then."""
+    """Time since then, or since the first of them in this stage."""
     ready_fraction: float | None
     """Share of the subject's replicas that are ready; None: unknown."""
 
@@ -52,15 +52,17 @@ def _mirror_shape(plan: RoutingPlan, situation: Situation, policy: StagePolicy) 
 def mirror_share_wanted(share: float, *, samples: int, elapsed_s: float, policy: StagePolicy) -> float:
     """The share of traffic to copy, given that ``share`` brought ``samples`` in ``elapsed_s``: never less than it is.
 
-    Asks for SHADOW's ``min_samples`` in its ``min_time_s`` with a fifth to spare; changes of less than a quarter are
-    not worth a new plan, and no look is taken before a tenth of the time is over.
+    Asks for SHADOW's ``min_samples`` in its ``min_time_s`` with a fifth to spare, once copies come at less than two
+    thirds of that pace over a fifth of the time. Without any copy there is no pace to go by: after the whole time the
+    share is doubled.
     """
     rule = policy.rules[Stage.SHADOW]
-    if share >= 1.0 or not elapsed_s >= rule.min_time_s / 10:
+    if not elapsed_s >= (rule.min_time_s / 5 if samples else rule.min_time_s):
         return share
     needed_hz, found_hz = rule.min_samples / rule.min_time_s, samples / elapsed_s
-    wanted = min(1.0, share * (1.2 * needed_hz / found_hz if samples else 2.0))
-    return wanted if found_hz < needed_hz and wanted >= min(1.0, 1.25 * share) else share
+    if not found_hz < needed_hz / 1.5:
+        return share
+    return min(1.0, share * (1.2 * needed_hz / found_hz if samples else 2.0))
 
 
 def _share_shape(plan: RoutingPlan, situation: Situation, policy: StagePolicy) -> Shape | None:

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from failsoft.errors import ConfigError
+from failsoft.health.monitor import HealthPolicy, Status
+from failsoft.health.sequential import Tally
+from failsoft.health.window import Outcome
+from failsoft.serving.evidence import Counts, Gatherer, OutcomeBatch, interleaved
+from failsoft.serving.plan import Arm
+
+COUNTS = st.dictionaries(st.sampled_from(Outcome), st.integers(0, 40))
+
+
+def batch(sequence: int, outcomes: dict[Outcome, int], *, arm: Arm = Arm.SUBJECT, gateway: str = "g1") -> OutcomeBatch:
+    return OutcomeBatch(
+        gateway=gateway, sequence=sequence, epoch=1, arm=arm, mirrored=False, outcomes=outcomes, agree=1, compared=2
+    )
+
+
+def gatherer() -> Gatherer:
+    return Gatherer(HealthPolicy(), max_gap_s=2.0, counts=Counts())
+
+
+@given(COUNTS)
+def test_a_batch_survives_json(outcomes: dict[Outcome, int]) -> None:
+    assert OutcomeBatch.of(batch(3, outcomes).as_json()) == batch(3, outcomes)
+
+
+@pytest.mark.parametrize("body", [{}, {"outcomes": {"sideways": 1}}, batch(1, {}).as_json() | {"extra": 1}])
+def test_what_is_not_a_batch_is_refused(body: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="not an outcome batch"):
+        OutcomeBatch.of(body)
+
+
+def test_counts_below_zero_are_refused() -> None:
+    with pytest.raises(ConfigError, match="impossible"):
+        batch(1, {Outcome.GOOD: -1})
+
+
+@given(COUNTS)
+def test_interleaving_keeps_every_outcome(outcomes: dict[Outcome, int]) -> None:
+    assert Counter(interleaved(outcomes)) == +Counter(outcomes)
+
+
+def test_a_healthy_batch_larger_than_the_window_does_not_trip() -> None:
+    found = gatherer()
+    found.add(batch(1, {Outcome.GOOD: 950, Outcome.WEAK: 50}), 0.0)  # 5 %, but half the window if they came last
+    assert found.subject.verdict().status is Status.HEALTHY
+
+
+def test_a_batch_that_arrives_twice_or_late_counts_once() -> None:
+    found = gatherer()
+    assert [found.is_new(batch(number, {})) for number in (1, 2, 2, 1, 3)] == [True, True, False, False, True]
+    assert found.is_new(batch(1, {}, gateway="g2"))
+
+
+def test_gateways_that_come_and_go_are_not_remembered_for_ever() -> None:
+    found = gatherer()
+    for number in range(5000):
+        found.is_new(batch(1, {}, gateway=f"g{number}"))
+    assert found.gateways <= 4096
+
+
+def test_shed_and_hopeless_requests_are_no_answers() -> None:
+    found = gatherer()
+    found.add(batch(1, {Outcome.SHED: 50, Outcome.BAD_INPUT: 50}), 0.0)
+    assert found.counts == Counts()
+    assert found.since_answer_s(9.0) is None
+
+
+def test_time_without_answers_does_not_count() -> None:
+    found = gatherer()
+    for now_s in (10.0, 11.0, 12.5, 60.0, 61.0):
+        found.add(batch(1, {Outcome.GOOD: 1}), now_s)
+    assert found.counts.active_s == pytest.approx(1.0 + 1.5 + 1.0)
+
+
+def test_arms_are_counted_apart() -> None:
+    found = gatherer()
+    found.add(batch(1, {Outcome.GOOD: 3, Outcome.LATE: 1}), 0.0)
+    found.add(batch(2, {Outcome.GOOD: 5, Outcome.ERROR: 2}, arm=Arm.STAND_IN), 0.0)
+    assert (found.counts.in_stage, found.counts.stand_in) == (Tally(bad=1, total=4), Tally(bad=2, total=7))
+
+
+def test_counts_survive_json() -> None:
+    counts = Counts(in_stage=Tally(bad=1, total=2), on_trial=Tally(bad=3, total=9), active_s=4.5)
+    assert Counts.of(counts.as_json()) == counts
