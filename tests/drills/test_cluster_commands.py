@@ -66,6 +66,18 @@ def ask(url: str, text: str) -> dict[str, Any]:
     return dict(answer.json())
 
 
+def ask_until_the_model_answers(url: str, text: str) -> dict[str, Any]:
+    """The fallback answers while the model still loads, and when a busy machine keeps it past its deadline."""
+    answers: list[dict[str, Any]] = []
+
+    def by_the_model() -> bool:
+        answers.append(ask(url, text))
+        return bool(answers[-1]["source"] == "primary")
+
+    wait_until(by_the_model, what="an answer by the model itself", timeout_s=60)
+    return answers[-1]
+
+
 def test_serving_without_a_release_says_how_to_make_one(head: Head, tmp_path: Path) -> None:
     command = [str(BIN / "serve"), "run", "--address", head.address, "serve_apps:app", f"home={tmp_path / 'empty'}"]
     done = subprocess.run(
@@ -85,8 +97,7 @@ def test_a_submitted_job_publishes_a_release_that_serve_run_answers_with(
     head: Head, trained: str, tmp_path: Path
 ) -> None:
     with serving(head, tmp_path / "serve.log") as url:
-        answer = ask(url, "play some jazz in the kitchen")
-        assert answer["source"] == "primary"
+        answer = ask_until_the_model_answers(url, "play some jazz in the kitchen")
         assert answer["release"] == trained
         assert answer["intent"]
         assert 0.0 < answer["confidence"] <= 1.0
