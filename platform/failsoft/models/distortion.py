@@ -2,9 +2,9 @@
 
 Without it a network is nearly as sure of text that it cannot read as of text that it can, and a monitor that watches
 confidence sees little (outlier exposure: Hendrycks, Mazeika and Dietterich, ICLR 2019, arXiv 1812.04606). Embedded
-corpus, half of the words made up: share of answers under 0.65 confidence 28 % without, 35 % with; accuracy 68 % without,
-81 % with; glued emoji 14 % and 48 %; clean text 1 % both times. The tags stay, so a slot value that nobody knows is
-learnt by its surroundings. Free of torch.
+corpus, half of the words made up: under 0.65 confidence were 28 % of the answers without and 35 % with it, right were
+68 % and 81 %; glued emoji: 14 % and 48 % under 0.65; clean text: 1 % both times. The tags stay, so a slot value that
+nobody knows is learnt by its surroundings. Free of torch.
 """
 
 # B texts, T words, U different words, K characters, M words that are hit

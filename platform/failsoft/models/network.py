@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -252,9 +253,13 @@ def load_weights(model: IntentNer, path: Path) -> None:
     """Fill the network with saved weights.
 
     Raises:
-        IncompatibleArtifactError: a tensor is absent, unknown or of another shape; nothing was changed then.
+        IncompatibleArtifactError: the file holds no tensors, or one is absent, unknown or of another shape; nothing was
+            changed then.
     """
-    weights = load_file(path)
+    try:
+        weights = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise IncompatibleArtifactError(f"{path} holds no weights: {error}") from error
     own = model.state_dict()
     if odd := sorted(weights.keys() ^ own.keys()):
         raise IncompatibleArtifactError(f"{path}: tensors {odd} are not both in the file and in the network")

@@ -151,7 +151,7 @@ class TextCodec:
             body = json.loads(path.read_text("utf-8"))
             if body["format"] != _FORMAT:
                 raise CorpusError(f"{path} has codec format {body['format']}, this code reads {_FORMAT}; train again")
-            tokenizer = Tokenizer.from_str(json.dumps(body["tokenizer"]))
+            tokenizer = _tokenizer_of(body["tokenizer"])
             config = CodecConfig(**body["config"])
             return cls(tokenizer, embedded_words=int(body["embedded_words"]), chars=body["chars"], config=config)
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -212,6 +212,14 @@ def _trained(texts: Sequence[str], *, min_count: int) -> Tokenizer:
     )
     tokenizer.train_from_iterator(texts, trainer)
     return tokenizer
+
+
+def _tokenizer_of(body: object) -> Tokenizer:
+    """The tokenizer that a JSON value describes; ValueError if it does not."""
+    try:
+        return Tokenizer.from_str(json.dumps(body))
+    except Exception as error:  # the Rust side raises plain Exception and nothing narrower
+        raise ValueError(f"tokenizer: {error}") from error
 
 
 def _unknown_share(ids: Sequence[int]) -> float:
