@@ -71,6 +71,16 @@ def test_every_weight_gets_a_gradient() -> None:
     assert [name for name, weight in model.named_parameters() if weight.grad is None] == []
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_it_trains_in_half_precision_as_on_a_gpu(dtype: torch.dtype) -> None:
+    model, batch = build(toy_predictor().model.config).train(), to_tensors(toy_split().take(np.arange(8)))
+    with torch.autocast("cpu", dtype=dtype):
+        loss = loss_of(model, batch, RECIPE)
+    loss.backward()
+    assert loss.dtype == torch.float32
+    assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
+
+
 def test_the_loss_is_torchs_own_where_there_is_no_doubt() -> None:
     split = toy_split()
     batch = to_tensors(split.take(np.arange(4)))

@@ -174,9 +174,9 @@ class IntentNer(nn.Module):
 
     def _summary(self, hidden_BTD: Tensor, mask_BT: Tensor) -> Tensor:
         """What the text says as a whole: the mean weighted by attention, and the strongest sign of each feature."""
-        lowest = torch.finfo(hidden_BTD.dtype).min
-        weight_BT1 = self.attend(hidden_BTD).masked_fill(~mask_BT.unsqueeze(-1), lowest).softmax(dim=1)
-        strongest_BD = hidden_BTD.masked_fill(~mask_BT.unsqueeze(-1), lowest).amax(dim=1)
+        padding_BT1 = ~mask_BT.unsqueeze(-1)
+        weight_BT1 = hidden_where(padding_BT1, self.attend(hidden_BTD)).softmax(dim=1)
+        strongest_BD = hidden_where(padding_BT1, hidden_BTD).amax(dim=1)
         return torch.cat([(weight_BT1 * hidden_BTD).sum(dim=1), strongest_BD], dim=-1)
 
 
@@ -226,10 +226,14 @@ class Block(nn.Module):
         place_T = torch.arange(length, device=hidden_ND.device)
         apart_TT = (place_T[None] - place_T[:, None]).clamp(-self.max_distance, self.max_distance) + self.max_distance
         near_HTT = self.distance(apart_TT).permute(2, 0, 1).to(query.dtype)
-        lowest = torch.finfo(query.dtype).min
-        bias_BHTT = near_HTT.unsqueeze(0).masked_fill(~packing.mask_BT[:, None, None, :], lowest)
+        bias_BHTT = hidden_where(~packing.mask_BT[:, None, None, :], near_HTT.unsqueeze(0))
         seen_BHTD = F.scaled_dot_product_attention(query, key, value, attn_mask=bias_BHTT)
         return self.mix(packing.pack(seen_BHTD.transpose(1, 2).flatten(2)))  # type: ignore[no-any-return]
+
+
+def hidden_where(padding: Tensor, values: Tensor) -> Tensor:
+    """The values, with the lowest number of their own precision where there is padding."""
+    return values.masked_fill(padding, torch.finfo(values.dtype).min)
 
 
 def build(config: NetworkConfig) -> IntentNer:
