@@ -84,6 +84,7 @@ def build(settings: ServeSettings) -> Application:
 
 def _config(settings: ServeSettings) -> AppConfig:
     home = Home.find(settings.home)
+    home.operator_token()  # made once here: replicas that start together would each make their own
     return AppConfig(
         home=home.root,
         release=_release(home, settings.release),
