@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from failsoft.errors import ConfigError
-from failsoft.models.corpus import Span
+from failsoft.models.corpus import Span, Utterance
 from failsoft.models.rules import RulesEngine, rules_from_corpus
 from failsoft.models.scoring import Prediction, evaluate
 from tests.models.toys import toy_corpus
@@ -133,4 +134,12 @@ def test_the_rules_that_come_with_the_package_fit_the_embedded_corpus() -> None:
 
 def test_any_corpus_gets_rules_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(rules_from_corpus(toy_corpus()), "utf-8")
-    assert accuracy(RulesEngine.load(tmp_path / "rules.yaml")) >= 0.8
+    engine = RulesEngine.load(tmp_path / "rules.yaml")
+    assert accuracy(engine) >= 0.8
+    assert Span(16, 22, "cuisine") in engine.answer("where can i eat KOREAN").spans
+
+
+def test_intents_that_no_word_tells_apart_get_no_rule_and_break_none() -> None:
+    said = [Utterance(id=f"{n}", text="the same words", intent=intent) for n in range(5) for intent in ("a", "b")]
+    corpus = dataclasses.replace(toy_corpus(), train=tuple(said))
+    assert RulesEngine.parse(rules_from_corpus(corpus)).answer("the same words").intent == "unknown"

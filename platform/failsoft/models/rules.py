@@ -31,7 +31,7 @@ from typing import NamedTuple
 import yaml
 
 from failsoft.errors import ConfigError
-from failsoft.models.corpus import Corpus, Span
+from failsoft.models.corpus import Corpus, Span, Utterance
 from failsoft.models.rules_file import VERSION, Rule, RuleSet, SlotRule, parse_rules
 
 MAX_REGEX_CHARS = 500
@@ -42,6 +42,10 @@ MAX_WORDS = 256
 _WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 _PATTERN_SCORE = 3.0
 _MAX_VALUE_WORDS = 6
+_MIN_COUNT = 3
+"""Texts that hold a word before rules are made of it."""
+_PURITY = 0.9
+"""Share of a word's texts in which it must be the whole value of a slot to become a slot rule."""
 
 Place = tuple[str, int, int]
 """A word in lower case, and where it starts and ends in the text."""
@@ -143,30 +147,53 @@ def words_of(text: str) -> list[Place]:
     return found
 
 
-def rules_from_corpus(corpus: Corpus, *, words_per_intent: int = 25) -> str:
-    """A rules file (YAML) for a corpus: the words that speak most clearly for each intent, with their weights.
+def rules_from_corpus(corpus: Corpus, *, words_per_intent: int = 25, words_per_slot: int = 40) -> str:
+    """A rules file (YAML) for a corpus: the words that speak most clearly for each intent, and for each slot's value.
 
     A word's weight is how much likelier it is in this intent than elsewhere (log odds, one count added to each side);
     its worth for the choice is that times how many of the intent's texts hold it.
     """
-    texts = Counter(sample.intent for sample in corpus.train)
-    holds: dict[str, Counter[str]] = {intent: Counter() for intent in texts}
+    samples: dict[str, list[Utterance]] = {}
     for sample in corpus.train:
-        holds[sample.intent].update({word for word, _, _ in words_of(sample.text) if word[0].isalnum()})
+        samples.setdefault(sample.intent, []).append(sample)
+    holds = {intent: Counter(word for u in said for word in _plain_words(u.text)) for intent, said in samples.items()}
     overall = sum(holds.values(), Counter())
     rules = []
-    for intent in sorted(texts):
-        rest = texts.total() - texts[intent]
+    for intent, said in sorted(samples.items()):
+        rest = len(corpus.train) - len(said)
         odds = {
-            word: math.log((count + 1) / (texts[intent] + 2)) - math.log((overall[word] - count + 1) / (rest + 2))
+            word: math.log((count + 1) / (len(said) + 2)) - math.log((overall[word] - count + 1) / (rest + 2))
             for word, count in holds[intent].items()
-            if count >= 3
+            if count >= _MIN_COUNT
         }
         ranked = sorted(odds, key=lambda word: (-odds[word] * holds[intent][word], word))[:words_per_intent]
         words = {word: round(odds[word], 2) for word in ranked if odds[word] >= 0.5}
-        rules.append({"name": f"words of {intent}", "intent": intent, "words": words})
+        if words:
+            slots = _slot_words(said, holds[intent], words_per_slot)
+            rules.append({"name": f"words of {intent}", "intent": intent, "words": words, "slots": slots})
     body = {"version": VERSION, "default": {"intent": "unknown"}, "min_score": 1.5, "rules": rules}
     return str(yaml.safe_dump(body, sort_keys=False, allow_unicode=True))
+
+
+def _plain_words(text: str) -> set[str]:
+    return {word for word, _, _ in words_of(text) if word[0].isalnum()}
+
+
+def _slot_words(samples: Sequence[Utterance], holds: Counter[str], limit: int) -> list[dict[str, object]]:
+    """Words that by themselves are a slot's value nearly every time that a text of the intent holds them."""
+    values: dict[str, Counter[str]] = {}
+    for sample in samples:
+        for start, end, slot in sample.spans:
+            values.setdefault(slot, Counter())[sample.text[start:end].lower()] += 1
+    found = {
+        slot: [
+            word
+            for word, count in counts.most_common()
+            if count >= max(_MIN_COUNT, _PURITY * holds[word]) and _plain_words(word) == {word}
+        ]
+        for slot, counts in sorted(values.items())
+    }
+    return [{"slot": slot, "any_of": words[:limit]} for slot, words in found.items() if words]
 
 
 def _slots(rule: Rule, text: str, words: Sequence[Place]) -> tuple[Span, ...]:
