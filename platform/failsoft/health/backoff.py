@@ -36,6 +36,8 @@ class BackoffPolicy:
         """Seconds to wait after ``failures`` failures in a row (1 = the first); 0 for none."""
         if failures <= 0:
             return 0.0
-        steps = min(failures - 1, 64)  # beyond 64 any factor above 1.2 has met its cap; avoids float overflow
-        plain_s = min(self.first_s * self.factor**steps, self.cap_s)
+        try:
+            plain_s = min(self.first_s * self.factor ** (failures - 1), self.cap_s)
+        except OverflowError:  # so many failures that the wait has long met its cap
+            plain_s = self.cap_s if self.first_s else 0.0
         return plain_s * (1.0 + self.jitter_fraction * rng.uniform(-1.0, 1.0))

@@ -55,7 +55,11 @@ class Event:
             "subject": self.subject,
         }
         record |= {"why": self.why[:4096], "data": dict(data)}
-        return json.dumps(record, ensure_ascii=True, separators=(",", ":"), default=str).encode() + b"\n"
+        try:
+            line = _to_json(record)
+        except (TypeError, ValueError):  # a key that is no text, or data that holds itself
+            line = _to_json(record | {"data": {"text": repr(data)[:4096]}})
+        return line.encode() + b"\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +95,10 @@ class Ledger:
         """A newline if the last line was torn, so that the new event does not drown in it."""
         size = os.fstat(handle).st_size
         return b"\n" if size and os.pread(handle, 1, size - 1) != b"\n" else b""
+
+
+def _to_json(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, ensure_ascii=True, separators=(",", ":"), default=str)
 
 
 def read_ledger(path: Path) -> LedgerReading:

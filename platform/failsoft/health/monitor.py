@@ -6,7 +6,6 @@ each step and rolls back or stops on it. It judges only; whoever owns it acts.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -131,7 +130,7 @@ class HealthMonitor:
         bad, total = snapshot.count_of(BAD), snapshot.total
         status, reason = self._judge(bad, total)
         warn = self.policy.warn_bad_fraction
-        warning = warn is not None and total >= self.policy.min_samples and bad > warn * total
+        warning = warn is not None and total >= self.policy.min_samples and bad / total > warn
         return Verdict(
             status=status, bad=bad, total=total, consecutive_bad=self._consecutive_bad, warning=warning, reason=reason
         )
@@ -143,7 +142,7 @@ class HealthMonitor:
         if total < policy.min_samples:
             return Status.NO_VERDICT, f"only {total} of at least {policy.min_samples} samples"
         share = f"{bad} bad of {total} ({bad / total:.2%})"
-        if bad < policy.max_bad_fraction * total:
+        if bad / total < policy.max_bad_fraction:  # 0.07 * 100 is above 7, so the share is compared and not the count
             return Status.HEALTHY, f"{share}, below {policy.max_bad_fraction:.2%}"
         if not self._chance_ruled_out(bad, total):
             return Status.HEALTHY, f"{share}, which a healthy {policy.ruled_out_bad_fraction:.2%} may show by chance"
@@ -161,8 +160,9 @@ class HealthMonitor:
 
 def false_trip_risk(policy: HealthPolicy, healthy_bad_fraction: float) -> float:
     """P(one full window of a healthy model reaches the limit): what arming this policy would cost."""
-    needed = math.ceil(policy.max_bad_fraction * policy.window_size)
-    return binomial_tail(needed, policy.window_size, healthy_bad_fraction)
+    size = policy.window_size
+    needed = next(bad for bad in range(size + 1) if bad / size >= policy.max_bad_fraction)
+    return binomial_tail(needed, size, healthy_bad_fraction)
 
 
 def armed_policy(policy: HealthPolicy, healthy_bad_fraction: float, *, max_risk: float = 1e-4) -> HealthPolicy:

@@ -1,0 +1,109 @@
+"""Events survive torn lines, odd data and many writers."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from failsoft.health.clock import ManualClock
+from failsoft.health.ledger import MAX_EVENT_BYTES, Ledger, Side, read_ledger
+
+
+def ledger(folder: Path) -> Ledger:
+    return Ledger(folder / "deep" / "ledger.jsonl", ManualClock(), side=Side.SERVING, subject="gateway-1")
+
+
+def test_what_was_recorded_is_read_back_in_order(tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    written = [book.record("trip", "12 bad of 40", epoch=3), book.record("rest", "60 s")]
+    reading = read_ledger(book.path)
+    assert list(reading.events) == written
+    assert (reading.torn_lines, written[0].data) == (0, {"epoch": 3})
+
+
+def test_an_absent_ledger_is_an_empty_one(tmp_path: Path) -> None:
+    assert read_ledger(tmp_path / "none").events == ()
+
+
+@pytest.mark.parametrize("cut", [1, 5, 40])
+def test_a_torn_last_line_costs_that_line_only_and_not_the_next_one(tmp_path: Path, cut: int) -> None:
+    book = ledger(tmp_path)
+    book.record("first", "whole")
+    book.record("second", "torn by a kill")
+    book.path.write_bytes(book.path.read_bytes()[:-cut])
+    book.record("third", "after the restart")
+    reading = read_ledger(book.path)
+    kept = ["first", "third"] if cut > 1 else ["first", "second", "third"]  # without its newline a line is still whole
+    assert [event.kind for event in reading.events] == kept
+    assert reading.torn_lines == 3 - len(kept)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(noise=st.binary(max_size=200))
+def test_any_bytes_between_events_are_counted_and_passed_over(tmp_path: Path, noise: bytes) -> None:
+    book = ledger(tmp_path)
+    book.path.unlink(missing_ok=True)
+    book.record("first", "before")
+    with book.path.open("ab") as raw:
+        raw.write(noise)
+    book.record("last", "after")
+    kinds = [event.kind for event in read_ledger(book.path).events]
+    assert (kinds[0], kinds[-1]) == ("first", "last")
+
+
+@pytest.mark.parametrize(
+    "odd", [Path("/x"), {1, 2}, {(1, 2): 3}, object(), "\ud83d", math.nan, b"bytes", {"deep": {("a",): 1}}]
+)
+def test_what_json_cannot_say_is_written_as_text(tmp_path: Path, odd: object) -> None:
+    book = ledger(tmp_path)
+    book.record("odd", "\udc00 why", thing=odd)
+    (event,) = read_ledger(book.path).events
+    assert event.data
+
+
+def test_data_that_refers_to_itself_does_not_stop_the_platform(tmp_path: Path) -> None:
+    book, loop = ledger(tmp_path), {}  # type: ignore[var-annotated]
+    loop["self"] = loop
+    book.record("odd", "a loop", thing=loop)
+    assert len(read_ledger(book.path).events) == 1
+
+
+def test_an_event_that_is_too_large_says_how_large_it_was(tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    book.record("big", "why" * 10_000, blob="x" * MAX_EVENT_BYTES)
+    (line,) = book.path.read_bytes().splitlines()
+    assert len(line) < MAX_EVENT_BYTES
+    assert json.loads(line)["data"]["dropped_bytes"] > MAX_EVENT_BYTES
+
+
+def test_many_writers_do_not_tear_each_others_lines(tmp_path: Path) -> None:
+    books = [ledger(tmp_path) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda book=book: [book.record("tick", "x" * 500) for _ in range(50)]) for book in books
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    reading = read_ledger(books[0].path)
+    assert (len(reading.events), reading.torn_lines) == (200, 0)
+
+
+def test_a_ledger_that_was_removed_is_begun_again(tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    book.record("first", "")
+    book.path.unlink()
+    book.record("second", "")
+    assert [event.kind for event in read_ledger(book.path).events] == ["second"]
+
+
+def test_only_its_owner_reads_the_ledger(tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    book.record("first", "")
+    assert book.path.stat().st_mode & 0o077 == 0
