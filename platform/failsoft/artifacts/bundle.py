@@ -7,14 +7,16 @@ numbers that the platform itself needs (calibration, healthy baseline, golden in
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from failsoft.artifacts.store import Artifact
 from failsoft.errors import ConfigError, DamagedArtifactError
+
+PartT = TypeVar("PartT")
 
 
 class Role(StrEnum):
@@ -112,21 +114,21 @@ class Bundle:
 
     def calibration(self) -> Calibration:
         """The fitted calibration."""
-        return Calibration(**self._json(Role.CALIBRATION))
+        return self._read(Role.CALIBRATION, lambda body: Calibration(**body))
 
     def baseline(self) -> Baseline:
         """The healthy baseline."""
-        return Baseline(**self._json(Role.BASELINE))
+        return self._read(Role.BASELINE, lambda body: Baseline(**body))
 
     def golden(self) -> tuple[Golden, ...]:
         """The golden inputs."""
-        return tuple(Golden(**entry) for entry in self._json(Role.GOLDEN)["golden"])
+        return self._read(Role.GOLDEN, lambda body: tuple(Golden(**entry) for entry in body["golden"]))
 
-    def _json(self, role: Role) -> dict[str, Any]:
+    def _read(self, role: Role, make: Callable[[Any], PartT]) -> PartT:
         try:
-            return dict(json.loads(self.part(role).read_text("utf-8")))
-        except ValueError as error:
-            raise DamagedArtifactError(f"{self.path / role} is not JSON: {error}") from error
+            return make(json.loads(self.part(role).read_text("utf-8")))
+        except (ValueError, TypeError, KeyError) as error:
+            raise DamagedArtifactError(f"{self.path / role} does not say what it should: {error!r}") from error
 
 
 def write_json(folder: Path, role: Role, content: Calibration | Baseline | Mapping[str, Any]) -> None:

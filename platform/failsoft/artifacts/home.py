@@ -7,7 +7,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from failsoft.artifacts.store import ArtifactStore, write_durably
+from failsoft.artifacts.store import ArtifactStore
 from failsoft.errors import ConfigError
 from failsoft.health.clock import Clock
 
@@ -24,7 +24,7 @@ class Home:
     @classmethod
     def find(cls, given: Path | None = None) -> Home:
         """The given root, else the environment's, else ``.failsoft`` here; always absolute."""
-        root = given or Path(os.environ.get(HOME_VARIABLE, ".failsoft"))
+        root = given or Path(os.environ.get(HOME_VARIABLE) or ".failsoft")
         return cls(root=root.expanduser().absolute())
 
     @property
@@ -77,11 +77,23 @@ class Home:
     def _token_from_file(self) -> str:
         path = self.root / "operator-token"
         if not path.exists():
-            old_mask = os.umask(0o077)
-            try:
-                write_durably(path, secrets.token_urlsafe(24).encode())
-            finally:
-                os.umask(old_mask)
+            _make_token(path)
         if path.stat().st_mode & 0o077:
             raise ConfigError(f"{path} can be read by other users; run: chmod 600 {path}")
         return path.read_text("utf-8").strip()
+
+
+def _make_token(path: Path) -> None:
+    """Write a new token under its final name, whole, unless another process has done so in between: one token holds."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+    handle = os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        os.write(handle, secrets.token_urlsafe(24).encode())
+        os.fsync(handle)
+        os.link(aside, path)
+    except FileExistsError:
+        pass
+    finally:
+        os.close(handle)
+        aside.unlink()

@@ -8,6 +8,7 @@ finds both accidents and tampering with files, at about five times the speed of 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +104,7 @@ def read_manifest(folder: Path) -> Manifest:
             )
         manifest = _from_body(body)
         stored = body["digest"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DamagedArtifactError(f"{path} is absent or torn ({error.__class__.__name__}: {error})") from error
     if stored != manifest.digest:
         raise DamagedArtifactError(f"{path} was changed after it was written: its own digest does not fit")
@@ -115,8 +116,10 @@ def verify_files(folder: Path, manifest: Manifest) -> None:
     """Read every file and compare it with its entry.
 
     Raises:
-        DamagedArtifactError: naming the first file that is absent, of another size, or of another digest.
+        DamagedArtifactError: naming the first file that is absent, of another size, of another digest, or that came
+            later: whoever asks for it by name would read what nobody has verified. Hidden files are passed over.
     """
+    _refuse_added(folder, manifest)
     for name, entry in manifest.files.items():
         path = folder / name
         try:
@@ -129,18 +132,34 @@ def verify_files(folder: Path, manifest: Manifest) -> None:
             raise DamagedArtifactError(f"{path} can't be read: {error}") from error
 
 
+def _refuse_added(folder: Path, manifest: Manifest) -> None:
+    named = {*manifest.files, MANIFEST_NAME}
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder)
+        hidden = any(part.startswith(".") for part in name.parts)
+        if not hidden and not path.is_dir() and name.as_posix() not in named:
+            raise DamagedArtifactError(f"{path} is not named in the manifest: it was added after publishing; remove it")
+
+
 def _from_body(body: dict[str, Any]) -> Manifest:
     files = {
         str(name): FileEntry(size_bytes=int(entry["bytes"]), digest=str(entry["digest"]))
         for name, entry in body["files"].items()
     }
-    return Manifest(kind=str(body["kind"]), created_at_s=body["created_at_s"], files=files, meta=dict(body["meta"]))
+    created_at_s = body["created_at_s"]
+    if isinstance(created_at_s, bool) or not -math.inf < created_at_s < math.inf:
+        raise ValueError(f"created_at_s is {created_at_s!r}, no time")
+    return Manifest(kind=str(body["kind"]), created_at_s=created_at_s, files=files, meta=dict(body["meta"]))
 
 
 def _refuse_outside(folder: Path, manifest: Manifest) -> None:
     root = folder.resolve()
     for name in manifest.files:
-        if not (root / name).resolve().is_relative_to(root):
+        try:
+            inside = (root / name).resolve().is_relative_to(root)
+        except (OSError, ValueError, RuntimeError):  # a name that no file can have, or links that go round in circles
+            inside = False
+        if not inside:
             raise DamagedArtifactError(f"{folder}: the manifest names {name!r}, which lies outside the folder")
 
 

@@ -157,8 +157,13 @@ class ArtifactStore:
 
     def _quarantine(self, name: str, why: str, on_damage: Damage) -> None:
         folder = self.root / _QUARANTINE
-        folder.mkdir(exist_ok=True)
-        (self.root / name).rename(folder / f"{name}-{uuid.uuid4().hex[:8]}")
+        try:
+            folder.mkdir(exist_ok=True)
+            (self.root / name).rename(folder / f"{name}-{uuid.uuid4().hex[:8]}")
+        except FileNotFoundError:  # another process met the same damage and was faster
+            pass
+        except OSError as error:  # a disk that can't be written to must not keep the good ones from being found
+            why = f"{why}; it stays where it is, since it could not be put aside: {error}"
         on_damage(name, why)
 
 
