@@ -10,8 +10,9 @@ from failsoft.artifacts.home import Home
 from failsoft.errors import FailsoftError
 from failsoft.health.clock import SystemClock
 from failsoft.release.candidate import open_release
-from failsoft.release.gates import GateReport, not_measured
+from failsoft.release.gates import not_measured
 from failsoft.release.inspect import Watch, gate_bundle
+from failsoft.release.report import GateReport
 from train_jobs.publish import cleaner_of
 
 

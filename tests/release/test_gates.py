@@ -13,8 +13,6 @@ from failsoft.release.coverage import Coverage, TypeComparison
 from failsoft.release.divergence import Divergence
 from failsoft.release.gates import (
     GatePolicy,
-    GateReport,
-    GateResult,
     judge_deviation,
     judge_divergence,
     judge_golden,
@@ -28,7 +26,7 @@ from failsoft.release.gates import (
     not_measured,
 )
 from failsoft.release.quantize import Width
-from failsoft.release.report import print_report
+from failsoft.release.report import GateReport, GateResult, print_report
 from failsoft.release.spread import Deviation
 
 POLICY = GatePolicy()

@@ -17,9 +17,11 @@ from torch import Tensor
 from failsoft.artifacts.bundle import Bundle, Calibration, Role, write_golden, write_json
 from failsoft.artifacts.store import ArtifactStore
 from failsoft.health.clock import ManualClock
+from failsoft.models.labels import LabelSet
 from failsoft.models.tokens import TextCodec
-from failsoft.release.gates import GatePolicy, GateReport
+from failsoft.release.gates import GatePolicy
 from failsoft.release.inspect import gate_bundle
+from failsoft.release.report import GateReport
 from tests.release.conftest import Trained, fill_release
 
 
@@ -157,6 +159,13 @@ def test_a_release_like_the_served_one_passes_and_a_flatter_one_does_not(
     fill_release(flat.path, flattened(trained))
     assert gate_bundle(flat).passed
     assert "logit std not flatter than in release candidate" in failed(gate_bundle(flat, previous=release))
+
+
+def test_a_release_of_another_task_is_no_reference(release: Bundle, tmp_path: Path) -> None:
+    other = Bundle(name="other", path=tmp_path / "other", digest="", meta={})
+    copytree(release.path, other.path)
+    LabelSet(("a", "b", "c"), ("thing",)).save(other.path / Role.LABELS)
+    assert failed(gate_bundle(release, previous=other)) == {"spread against the served release"}
 
 
 def flattened(trained: Trained) -> Trained:

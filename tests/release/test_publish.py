@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.artifacts.home import Home
 from failsoft.errors import ArtifactError, GateError
 from failsoft.health.clock import ManualClock
+from failsoft.models.labels import LabelSet
 from failsoft.release.inspect import gate_bundle
 from failsoft.release.publish import Publisher, newest_release, stored_report
 from tests.release.conftest import Trained, fill_release
@@ -51,6 +53,17 @@ def test_each_release_knows_the_one_before(publisher: Publisher, trained: Traine
     second = publish(publisher, trained, "b")
     assert (first.previous, second.previous) == (None, "a")
     assert any("release a" in result.name for result in stored_report(second).results)
+
+
+def test_a_release_of_another_task_may_follow(publisher: Publisher, trained: Trained) -> None:
+    first = publish(publisher, trained, "a")
+    other = replace(trained, labels=LabelSet(("x", "y", "z"), ("thing",)))
+    intents = dict(zip(trained.labels.intents, other.labels.intents, strict=True))
+    renamed = tuple(replace(u, intent=intents[u.intent]) for u in trained.corpus.validation)
+    other = replace(other, corpus=replace(trained.corpus, validation=renamed))
+    second = publish(publisher, other, "b")
+    assert second.previous == first.name
+    assert not any("release a" in result.name for result in stored_report(second).results)
 
 
 def test_a_candidate_that_fails_stays_for_inspection_and_nothing_is_published(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from failsoft.artifacts.bundle import Golden
-from failsoft.errors import ConfigError, DamagedArtifactError, GateError
+from failsoft.errors import ConfigError
 from failsoft.release.coverage import Coverage, TypeComparison
 from failsoft.release.divergence import Divergence
 from failsoft.release.quantize import Width
+from failsoft.release.report import GateResult
 from failsoft.release.spread import Bootstrap, Deviation
 
 
@@ -57,77 +57,6 @@ class GatePolicy:
                 raise ConfigError(f"{name} is {getattr(self, name)}; use a positive number")
         if self.min_samples < 2:
             raise ConfigError(f"min_samples is {self.min_samples}; a spread needs at least 2 texts, 100 to mean much")
-
-
-@dataclass(frozen=True, kw_only=True)
-class GateResult:
-    """One gate's judgement."""
-
-    name: str
-    passed: bool
-    value: float | None
-    """What was measured; None when nothing could be."""
-    limit: float | None
-    why: str
-    """A sentence for people: the value, the limit, and what failing means."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GateReport:
-    """All judgements on one release."""
-
-    release: str
-    results: tuple[GateResult, ...]
-
-    @property
-    def passed(self) -> bool:
-        """Every gate passed, and there was one."""
-        return bool(self.results) and all(result.passed for result in self.results)
-
-    @property
-    def failures(self) -> tuple[GateResult, ...]:
-        """The gates that did not pass."""
-        return tuple(result for result in self.results if not result.passed)
-
-    def in_words(self) -> str:
-        """One line: how many gates passed, or which failed and why."""
-        if self.passed:
-            return f"release {self.release} passed all {len(self.results)} gates"
-        if not self.results:
-            return f"release {self.release} was not measured by any gate"
-        reasons = "; ".join(f"{result.name}: {result.why}" for result in self.failures)
-        return f"release {self.release} failed {len(self.failures)} of {len(self.results)} gates: {reasons}"
-
-    def raise_unless_passed(self, mend: str) -> None:
-        """Stop here when a gate failed.
-
-        Raises:
-            GateError: naming each failed gate, why it failed, and ``mend``.
-        """
-        if not self.passed:
-            raise GateError(f"{self.in_words()}. {mend}")
-
-    def to_json(self) -> str:
-        """JSON text that :meth:`from_json` reads; what is not finite becomes null."""
-        results = [asdict(result) for result in self.results]
-        for result in results:
-            result["value"] = _finite(result["value"])
-        body = {"release": self.release, "passed": self.passed, "results": results}
-        return json.dumps(body, indent=1, allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> GateReport:
-        """Read what :meth:`to_json` wrote.
-
-        Raises:
-            DamagedArtifactError: it is not such a text.
-        """
-        try:
-            body = json.loads(text)
-            results = tuple(GateResult(**result) for result in body["results"])
-            return cls(release=str(body["release"]), results=results)
-        except (ValueError, KeyError, TypeError) as error:
-            raise DamagedArtifactError(f"this is no gate report ({error!r}); run: failsoft gate") from error
 
 
 def judge_readable(coverage: Coverage, policy: GatePolicy, *, of: str) -> GateResult:
@@ -314,7 +243,3 @@ def _same_answer(old: Golden, new: Golden, max_shift: float) -> bool:
 
 def _too_few(count: int, policy: GatePolicy) -> str:
     return "" if count >= policy.min_samples else f"; {count} texts decide nothing, give at least {policy.min_samples}"
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

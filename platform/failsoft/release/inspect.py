@@ -15,8 +15,9 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 from failsoft.artifacts.bundle import Bundle, Role
-from failsoft.errors import FailsoftError
+from failsoft.errors import ConfigError, FailsoftError
 from failsoft.models.gbdt import GbdtIntent
+from failsoft.models.labels import LabelSet
 from failsoft.models.network import IntentNer
 from failsoft.models.predictor import IntentNerPredictor
 from failsoft.models.rules import RulesEngine
@@ -34,8 +35,9 @@ from failsoft.release.coverage import compare_types, coverage_of
 from failsoft.release.divergence import divergence
 from failsoft.release.edges import EDGE_CASES
 from failsoft.release.evidence import Evidence, answers_of, read_evidence
-from failsoft.release.gates import GatePolicy, GateReport, GateResult
+from failsoft.release.gates import GatePolicy
 from failsoft.release.quantize import Width
+from failsoft.release.report import GateReport, GateResult
 from failsoft.release.spread import Answers, Floats, deviations, log_probabilities
 
 Watch = Callable[[str], object]
@@ -153,6 +155,11 @@ class Inspection:
         """Logit std and entropy mean against the served release, on that release's texts."""
         if self.previous is None:
             return []
+        theirs = LabelSet.load(self.previous.part(Role.LABELS)).intents
+        if theirs != self.predictor.labels.intents:
+            raise ConfigError(
+                f"release {self.previous.name} tells other intents apart; compare with one of the same task"
+            )
         evidence, now = self._asked_again(self.previous)
         logit_std, entropy_mean, _ = deviations(now, evidence.answers, self.policy.bootstrap)
         against = f"in release {self.previous.name}"

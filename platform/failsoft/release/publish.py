@@ -18,11 +18,13 @@ from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.manifest import describe
 from failsoft.artifacts.store import ArtifactStore
+from failsoft.errors import FailsoftError
 from failsoft.health.clock import Clock
 from failsoft.models.labels import LabelSet
 from failsoft.release.candidate import Clean
-from failsoft.release.gates import GatePolicy, GateReport
+from failsoft.release.gates import GatePolicy
 from failsoft.release.inspect import Watch, as_given, gate_bundle
+from failsoft.release.report import GateReport
 
 Fill = Callable[[Path], None]
 """Writes every part of a release but the gate report into a folder."""
@@ -90,7 +92,7 @@ class Publisher:
     def _gate(self, candidate: Bundle, clean: Clean, previous: Bundle | None) -> GateReport:
         report = gate_bundle(
             candidate,
-            previous=previous if previous and same_intents(candidate, previous) else None,
+            previous=previous if previous and may_compare(candidate, previous) else None,
             clean=clean,
             policy=self.policy,
             watch=self.watch,
@@ -99,9 +101,12 @@ class Publisher:
         return report
 
 
-def same_intents(one: Bundle, other: Bundle) -> bool:
-    """Whether two releases do the same task, so that their answers can be compared."""
-    return LabelSet.load(one.part(Role.LABELS)).intents == LabelSet.load(other.part(Role.LABELS)).intents
+def may_compare(one: Bundle, other: Bundle) -> bool:
+    """False only when two releases surely do different tasks; labels that can't be read are the gates' affair."""
+    try:
+        return LabelSet.load(one.part(Role.LABELS)).intents == LabelSet.load(other.part(Role.LABELS)).intents
+    except FailsoftError:
+        return True
 
 
 def newest_release(store: ArtifactStore) -> Bundle | None:
