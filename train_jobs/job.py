@@ -79,7 +79,15 @@ def _run(config: JobConfig, home: Home, clock: Clock, progress: ProgressFile) ->
     bundle = None
     if config.publish:
         progress.turn(Phase.PUBLISHING)
-        bundle = _release(config, corpus, workload, model=model, final=final, quality=quality)
+        finished = FinishedRun(
+            corpus=corpus,
+            codec=workload.codec,
+            labels=workload.labels,
+            model=model,
+            quality=quality,
+            provenance=_provenance(config, workload, final),
+        )
+        bundle = _release(config, finished, home, clock)
     return JobResult(
         run=config.run,
         bundle=bundle,
@@ -122,23 +130,12 @@ def _quality(model: IntentNer, corpus: Corpus, workload: Workload) -> dict[str, 
     return dict(evaluate_predictor(predictor, corpus.test).as_dict())
 
 
-def _release(
-    config: JobConfig, corpus: Corpus, workload: Workload, *, model: IntentNer, final: Artifact, quality: dict[str, Any]
-) -> Bundle:
+def _release(config: JobConfig, finished: FinishedRun, home: Home, clock: Clock) -> Bundle:
     """Publish, or find what an earlier start of the same run has published."""
-    home, clock = Home.find(config.home), SystemClock()
-    name = f"{config.run}-{weights_digest(final).split(':')[1][:8]}"
+    name = f"{config.run}-{finished.provenance['weights_digest'].partition(':')[2][:8]}"
     releases = home.releases(clock)
     if any(release.name == name for release in releases.listing()):
         return Bundle.of(releases.open(name))
-    finished = FinishedRun(
-        corpus=corpus,
-        codec=workload.codec,
-        labels=workload.labels,
-        model=model,
-        quality=quality,
-        provenance=_provenance(config, workload, final),
-    )
     return publish_run(finished, home=home, clock=clock, name=name)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
+import failsoft
 from failsoft.artifacts.manifest import Manifest, digest_bytes
 from failsoft.artifacts.store import Artifact, ArtifactStore
 from failsoft.errors import IncompatibleArtifactError
@@ -99,6 +100,7 @@ class Checkpoints:
         flat, generators = _read(artifact)
         self._refuse_other_run(artifact.name, flat.scalars["identity"])
         unflatten(flat, state, with_breaker=True)
+        self._tell_versions(flat)
         if len(generators) == self.ranks.world:
             restore_rng(generators[self.ranks.rank])
         else:
@@ -171,6 +173,13 @@ class Checkpoints:
         if self.ranks.rank == 0:
             self.ledger.record(kind, why, position=flat.scalars["position"], step=flat.scalars["step"], **data)
 
+    def _tell_versions(self, flat: FlatState) -> None:
+        """A run that goes on with other code is the same run, but no longer the same bit for bit."""
+        then, now = flat.scalars["versions"], versions()
+        differ = {part: [then.get(part), now[part]] for part in now if then.get(part) != now[part]}
+        if differ:
+            self._tell("versions_differ", f"since the checkpoint, {', '.join(differ)} changed", flat, versions=differ)
+
     def _tell_damage(self, name: str, why: str) -> None:
         self.ledger.record("checkpoint_quarantined", why, name=name)
 
@@ -191,8 +200,15 @@ def newest_healthy(store: ArtifactStore) -> Artifact | None:
 
 
 def versions() -> dict[str, str]:
-    """What made this checkpoint."""
-    return {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+    """What made this checkpoint: the libraries, and failsoft's own source text."""
+    root = Path(failsoft.__file__).parent
+    sources = b"".join(path.read_bytes() for path in sorted(root.rglob("*.py")))
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "failsoft": digest_bytes(sources),
+    }
 
 
 def _fill(folder: Path, flat: FlatState, scalars: dict[str, Any]) -> None:
