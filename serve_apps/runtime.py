@@ -63,7 +63,7 @@ def start(
     running = Running(url=f"http://{host}:{port}", home=Home.find(settings.home).root)
     try:
         serve.run(application, name=APP_NAME, route_prefix="/", logging_config=_QUIET)
-        _wait_until_it_answers(running.url, SystemClock(), within_s=ready_within_s)
+        _wait_until_it_answers(running.url, settings.gateways, SystemClock(), within_s=ready_within_s)
     except BaseException:  # half an app must not stay; re-raised
         running.stop()
         raise
@@ -79,16 +79,19 @@ def _refuse_taken_port(host: str, port: int) -> None:
             raise ConfigError(f"port {port} on {host} can't be used ({error}); choose another with --port") from error
 
 
-def _wait_until_it_answers(url: str, clock: Clock, *, within_s: float) -> None:
-    give_up_s = clock.monotonic_s() + within_s
+def _wait_until_it_answers(url: str, gateways: int, clock: Clock, *, within_s: float) -> None:
+    """Until every gateway replica has said that it has found its models."""
+    give_up_s, ready = clock.monotonic_s() + within_s, set()
     while True:
         try:
-            if httpx.get(f"{url}/healthz", timeout=2.0).status_code == 200:
-                return
-        except httpx.HTTPError:
-            pass  # not yet listening
+            status = httpx.get(f"{url}/v1/status", timeout=2.0).json()
+            ready |= set() if status["starting"] else {status["gateway"]}
+        except (httpx.HTTPError, ValueError, KeyError):
+            pass  # not yet listening, or Serve's own words
+        if len(ready) >= gateways:
+            return
         if clock.monotonic_s() > give_up_s:
             raise ServingError(
                 f"nothing answers at {url} after {within_s:.0f} s; see the logs in /tmp/ray/session_latest/logs/serve"
             )
-        clock.sleep_s(0.1)
+        clock.sleep_s(0.05)

@@ -64,4 +64,4 @@ def test_broken_weights_are_left_everywhere_at_once_and_the_healed_model_returns
     assert [source for source, _ in after].count("primary") > 0.8 * len(after), after
     seen = [event.kind for event in read_ledger(serving_home.ledger).events]
     assert "planned_fault" in seen
-    assert "gateway_tripped" in seen
+    assert "stage_move" in seen

@@ -58,19 +58,26 @@ class FakeHandle:
 
     def __init__(self, outcome: ModelReply | Exception | None) -> None:
         self.response = FakeResponse(outcome)
-        self.predict = self
+        self.predict = self.describe = self
+        self.deployment_name = "blue"
 
-    def remote(self, texts: list[str]) -> FakeResponse:
-        assert texts == ["play some jazz"]
-        return self.response
+    def remote(self, texts: list[str] | None = None) -> FakeResponse:
+        return self.response if texts else FakeResponse(reply(0.0, 0.0))
 
 
 def arm_over(handle: FakeHandle) -> HandleArm:
     return HandleArm(cast("DeploymentHandle[Any]", handle), QualityPolicy())
 
 
+async def found(handle: FakeHandle) -> HandleArm:
+    arm = arm_over(handle)
+    await arm.warm_up(within_s=1.0)
+    return arm
+
+
 async def ask(outcome: ModelReply | Exception | None) -> Reading | NoReading:
-    return await arm_over(FakeHandle(outcome)).ask("play some jazz")
+    arm = await found(FakeHandle(outcome))
+    return await arm.ask("play some jazz")
 
 
 async def test_a_reply_is_judged_by_the_gateway() -> None:
@@ -94,8 +101,14 @@ async def test_a_dead_or_absent_model_is_an_error_of_the_model(error: Exception)
 
 async def test_a_call_that_is_given_up_is_cancelled_at_the_model_too() -> None:
     handle = FakeHandle(None)
-    arm = arm_over(handle)
+    arm = await found(handle)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await arm.ask("play some jazz")
     assert handle.response.cancelled
+
+
+async def test_a_model_that_is_still_starting_is_not_waited_for_and_not_blamed() -> None:
+    reading = await arm_over(FakeHandle(None)).ask("play some jazz")
+    assert isinstance(reading, NoReading)
+    assert (reading.outcome, reading.why) == (Outcome.SHED, "the model is still starting")

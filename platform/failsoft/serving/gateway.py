@@ -11,7 +11,6 @@ import os
 import sys
 import uuid
 from collections.abc import Awaitable, Coroutine
-from contextlib import suppress
 from typing import Any
 
 from fastapi import FastAPI
@@ -52,9 +51,24 @@ class HandleArm:
     def __init__(self, handle: DeploymentHandle[Any], quality: QualityPolicy) -> None:
         self._handle = handle
         self._quality = quality
+        self.starting = True
+        """No replica has been found yet. Callers don't wait for that, and it says nothing about the model."""
+
+    async def warm_up(self, *, within_s: float) -> None:
+        """Find the replicas before callers pay for it; after ``within_s`` a model that is not there counts as late."""
+        try:
+            async with asyncio.timeout(within_s):
+                await self._handle.describe.remote()
+        except (TimeoutError, RayError, RayServeException) as error:
+            _log.warning(
+                "%s was not found within %.0f s: %s", self._handle.deployment_name, within_s, _last_line(error)
+            )
+        self.starting = False
 
     async def ask(self, text: str) -> Reading | NoReading:
         """Ask the model; cancelling this cancels the call."""
+        if self.starting:
+            return NoReading(outcome=Outcome.SHED, why="the model is still starting")
         response = self._handle.predict.remote([text])
         try:
             return read_reply(await response, self._quality, texts=1)[0]
@@ -102,14 +116,17 @@ class Gateway:
             mirror=self._mirror,
         )
         self._follower.on_change(self._desk.follow)
-        arms = {Colour.BLUE: HandleArm(blue, config.quality), Colour.GREEN: HandleArm(green, config.quality)}
+        self._arms = arms = {
+            Colour.BLUE: HandleArm(blue, config.quality),
+            Colour.GREEN: HandleArm(green, config.quality),
+        }
         self._answerer = Answerer(
             situation=self._desk.situation, models=arms, journal=self._desk, clock=clock, config=config.gateway
         )
         self._report_refusals()
         self._tasks = [asyncio.create_task(duty, name=name) for name, duty in self._duties().items()]
         self._errands = [
-            asyncio.create_task(_warm_up(arms[self._follower.plan.subject])),
+            *(asyncio.create_task(arm.warm_up(within_s=_WARM_UP_S)) for arm in arms.values()),
             asyncio.create_task(self._meet_controller(controller)),
         ]
 
@@ -141,7 +158,8 @@ class Gateway:
 
     def status(self) -> dict[str, Any]:
         """What this replica knows."""
-        process = {"gateway": self._name, "pid": os.getpid(), "torch_loaded": "torch" in sys.modules}
+        process: dict[str, Any] = {"gateway": self._name, "pid": os.getpid(), "torch_loaded": "torch" in sys.modules}
+        process["starting"] = sorted(colour for colour, arm in self._arms.items() if arm.starting)
         silent_s, tripped = self._follower.silent_s, self._follower.tripped_locally
         return process | {"controller_silent_s": silent_s, "tripped_locally": tripped} | self._desk.status()
 
@@ -214,13 +232,6 @@ class Gateway:
             if refusal is not None:
                 _log.warning("%s: %s", self._name, refusal)
                 self._ledger.record(kind, refusal)
-
-
-async def _warm_up(arm: HandleArm) -> None:
-    """Let the handle find its replicas before a caller pays for it; a model that is not up yet is no reason to wait."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_WARM_UP_S):
-            await arm.ask("hello")
 
 
 def _last_line(error: Exception) -> str:
