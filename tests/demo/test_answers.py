@@ -45,10 +45,15 @@ def test_shares_by_source_count_lost_requests_in_the_denominator() -> None:
     assert numbers.right_fraction == 0.75
 
 
-def test_mean_confidence_rests_on_the_models_own_answers_only() -> None:
-    numbers = phase_numbers("healthy", [seen(0.0, confidence=0.8), seen(1.0, source="gbdt", confidence=0.1)])
+def test_mean_confidence_rests_on_what_the_model_itself_said_used_or_refused() -> None:
+    answers = [
+        seen(0.0, confidence=0.8),
+        seen(1.0, source="gbdt", confidence=0.9, refused_confidence=0.2),
+        seen(2.0, source="gbdt", confidence=0.9),
+    ]
+    numbers = phase_numbers("healthy", answers)
     assert numbers is not None
-    assert numbers.mean_confidence == 0.8
+    assert numbers.mean_confidence == 0.5
 
 
 def test_a_late_answer_of_an_older_plan_never_sets_the_stage_back() -> None:

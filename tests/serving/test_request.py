@@ -60,6 +60,18 @@ async def test_an_answer_that_is_not_credible_is_replaced_and_held_against_the_m
     assert counter.noted == [(Arm.SUBJECT, Outcome.WEAK)]
 
 
+@pytest.mark.parametrize(("confidence", "shown"), [(0.3, 0.3), (float("nan"), None), (float("inf"), None)])
+async def test_a_replaced_answer_says_how_sure_the_model_was_if_that_is_a_number(
+    confidence: float, shown: float | None
+) -> None:
+    counter = Counter()
+    counter.blue.answer = reading(confidence=confidence, outcome=Outcome.WEAK, usable=False, why="not credible")
+    answer = await counter.ask()
+    assert (answer.source, answer.refused_confidence) == (Source.RULES, shown)
+    counter.blue.answer = good()
+    assert (await counter.ask()).refused_confidence is None
+
+
 async def test_a_weak_but_usable_answer_is_given_and_still_held_against_the_model() -> None:
     counter = Counter()
     counter.blue.answer = reading(

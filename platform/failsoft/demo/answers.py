@@ -24,6 +24,8 @@ class Seen:
     stage: str | None = None
     epoch: int | None = None
     confidence: float | None = None
+    refused_confidence: float | None = None
+    """Of the model's own answer, when a net refused it."""
     intent: str | None = None
     expected: str | None = None
 
@@ -31,6 +33,11 @@ class Seen:
     def lost(self) -> bool:
         """No useful answer reached the user."""
         return self.status != 200
+
+    @property
+    def own_confidence(self) -> float | None:
+        """How sure the model itself was, whether or not its answer was used; None when it was not asked."""
+        return self.confidence if self.source in ("primary", "canary") else self.refused_confidence
 
     @property
     def right(self) -> bool:
@@ -51,7 +58,7 @@ class PhaseNumbers:
     p50_ms: float
     p99_ms: float
     mean_confidence: float | None
-    """Mean confidence of the model's own answers; None when it gave none."""
+    """Mean confidence of the model's own answers, refused ones included; None when it gave none."""
 
 
 def phase_numbers(phase: str, seen: Sequence[Seen]) -> PhaseNumbers | None:
@@ -61,7 +68,7 @@ def phase_numbers(phase: str, seen: Sequence[Seen]) -> PhaseNumbers | None:
         return None
     answered = Counter(one.source or "none" for one in mine if not one.lost)
     latencies = [one.latency_ms for one in mine]
-    confidences = [one.confidence for one in mine if one.source in ("primary", "canary") and one.confidence is not None]
+    confidences = [own for one in mine if (own := one.own_confidence) is not None]
     return PhaseNumbers(
         phase=phase,
         requests=len(mine),

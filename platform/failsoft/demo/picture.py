@@ -81,6 +81,11 @@ def _draw_confidence(axes: Axes, seen: Sequence[Seen], start_s: float) -> None:
         times = [one.sent_s - start_s for one in sure]
         heights = [one.confidence or 0.0 for one in sure]
         axes.scatter(times, heights, s=7, color=_COLOURS[source], label=source, alpha=0.7, linewidths=0)
+    refused = [one for one in seen if one.refused_confidence is not None]
+    heights = [one.refused_confidence or 0.0 for one in refused]
+    times = [one.sent_s - start_s for one in refused]
+    axes.scatter(times, heights, s=14, marker="x", color=_COLOURS["lost"], linewidths=0.8, label="model's, refused")
+    axes.legend(loc="center left", frameon=True, fontsize=9)
     axes.axhline(0.65, color="#666666", linewidth=0.8, linestyle="--")
     axes.text(0, 0.66, "low confidence 0.65", fontsize=9, color="#444444")
     axes.set(ylim=(0, 1.02), ylabel="confidence of the answer", xlabel="seconds of traffic")

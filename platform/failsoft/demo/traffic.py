@@ -15,6 +15,9 @@ import httpx
 from failsoft.demo.answers import Seen
 from failsoft.health.clock import Clock
 
+_KEPT = ("source", "degrade_reason", "stage", "epoch", "confidence", "refused_confidence", "intent")
+"""Fields of an answer that are remembered."""
+
 Prepare = Callable[[str, random.Random], str]
 
 
@@ -81,7 +84,7 @@ class SteadyTraffic:
         sent_s = self._clock.monotonic_s()
         status, body = await _post(client, self._url, text)
         latency_ms = (self._clock.monotonic_s() - sent_s) * 1000
-        kept = {name: body.get(name) for name in ("source", "degrade_reason", "stage", "epoch", "confidence", "intent")}
+        kept = {name: body.get(name) for name in _KEPT}
         answer = Seen(
             sent_s=sent_s, latency_ms=latency_ms, status=status, phase=phase, expected=question.intent, **kept
         )

@@ -134,6 +134,9 @@ class PredictAnswer(BaseModel):
     entities: list[Entity]
     source: Source
     degrade_reason: str | None = Field(default=None, description="Why the primary model did not give this answer.")
+    refused_confidence: float | None = Field(
+        default=None, description="Confidence of the model's own answer that a net refused; null when there was none."
+    )
     release: str | None = Field(default=None, description="The release that answered; null for the fallback.")
     stage: str
     epoch: int

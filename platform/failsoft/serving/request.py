@@ -6,6 +6,7 @@ Pure of HTTP and of Ray: models are asked through :class:`ModelArm`, which hides
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -168,7 +169,7 @@ class Answerer:
         self._note(plan, arm, reading, since_s=asked_s)
         if isinstance(reading, Reading) and reading.usable:
             return self._from_model(visit, arm, reading)
-        return self._from_ladder(visit, why=reading.why)
+        return self._from_ladder(visit, why=reading.why, refused=reading)
 
     async def _ask(self, colour: Colour, text: str, *, left_s: float) -> Reading | NoReading:
         try:
@@ -223,7 +224,7 @@ class Answerer:
             latency_ms=self._latency_ms(visit),
         )
 
-    def _from_ladder(self, visit: _Visit, *, why: str) -> PredictAnswer:
+    def _from_ladder(self, visit: _Visit, *, why: str, refused: Reading | NoReading | None = None) -> PredictAnswer:
         rung, plan = visit.now.ladder.answer(visit.cleaned.text, why), visit.now.plan
         return PredictAnswer(
             request_id=visit.request_id,
@@ -232,6 +233,7 @@ class Answerer:
             entities=[_in_original(entity, visit) for entity in rung.entities],
             source=rung.source,
             degrade_reason=why,
+            refused_confidence=_finite_confidence(refused),
             release=None,
             stage=plan.stage,
             epoch=plan.epoch,
@@ -245,6 +247,12 @@ class Answerer:
 
     def _latency_ms(self, visit: _Visit) -> float:
         return round((self._clock.monotonic_s() - visit.started_s) * 1000, 3)
+
+
+def _finite_confidence(refused: Reading | NoReading | None) -> float | None:
+    """What JSON can carry of it; a model gone bad may well give NaN."""
+    confidence = refused.confidence if isinstance(refused, Reading) else math.nan
+    return confidence if math.isfinite(confidence) else None
 
 
 def _source_of(plan: RoutingPlan, arm: Arm) -> Source:
