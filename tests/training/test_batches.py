@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failsoft.errors import ConfigError
@@ -49,6 +49,7 @@ def test_a_resize_in_mid_epoch_loses_no_sample_and_repeats_none(worlds: tuple[in
     assert sorted(seen) == list(range(16))
 
 
+@settings(max_examples=25)
 @given(stops=st.lists(st.integers(0, 59), max_size=6))
 def test_the_ids_after_any_number_of_resumes_are_those_of_the_undisturbed_run(stops: list[int]) -> None:
     batches = GlobalBatches(num_samples=100, global_batch=5, seed=9)

@@ -19,7 +19,7 @@ from tests.training.toys import toy_loop
 def main(rank: int, folder: Path, faults: FaultPlan) -> None:
     torch.set_num_threads(1)
     meeting = f"file://{folder}/meeting"
-    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2, timeout=timedelta(seconds=20))
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2, timeout=timedelta(seconds=120))
     loop = toy_loop(folder, faults=faults, ranks=ranks_here())
     loop.run()
     weights = {name: tensor.flatten().tolist() for name, tensor in model_tensors(loop.state.model).items()}

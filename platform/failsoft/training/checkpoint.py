@@ -12,6 +12,7 @@ import json
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -200,15 +201,15 @@ def newest_healthy(store: ArtifactStore) -> Artifact | None:
 
 
 def versions() -> dict[str, str]:
-    """What made this checkpoint: the libraries, and failsoft's own source text."""
-    root = Path(failsoft.__file__).parent
-    sources = b"".join(path.read_bytes() for path in sorted(root.rglob("*.py")))
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "failsoft": digest_bytes(sources),
-    }
+    """What makes a checkpoint of this process: the libraries, and failsoft's own source text."""
+    libraries = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+    return libraries | {"failsoft": _source_digest()}
+
+
+@cache
+def _source_digest() -> str:
+    sources = sorted(Path(failsoft.__file__).parent.rglob("*.py"))
+    return digest_bytes(b"".join(path.read_bytes() for path in sources))
 
 
 def _fill(folder: Path, flat: FlatState, scalars: dict[str, Any]) -> None:
