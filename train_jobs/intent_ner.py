@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from failsoft.artifacts.home import Home
-from failsoft.errors import FailsoftError
+from failsoft.errors import ConfigError, FailsoftError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.faults import FaultPlan
 from failsoft.local_ray import local_ray
@@ -54,8 +54,9 @@ def planned_batches(config: JobConfig) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, run, print; returns the exit status."""
-    config = _config(_parser().parse_args(arguments))
+    given = _parser().parse_args(arguments)
     try:
+        config = _config(given)
         with _connected(config):
             result = run_job(config)
     except FailsoftError as error:
@@ -101,7 +102,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _config(given: argparse.Namespace) -> JobConfig:
-    faults = given.faults if given.faults.lstrip().startswith("[") else Path(given.faults).read_text("utf-8")
     return JobConfig(
         home=Home.find(given.home).root,
         run=given.run,
@@ -111,13 +111,24 @@ def _config(given: argparse.Namespace) -> JobConfig:
         threads_per_worker=given.threads,
         gpu=given.gpu,
         seed=given.seed,
-        faults=FaultPlan.from_json(faults),
+        faults=_faults(given.faults),
         snapshot_every_steps=given.snapshot_every,
         checkpoint_every_steps=given.checkpoint_every,
         max_batches=given.max_batches,
         backoff=BackoffPolicy(first_s=given.first_wait, cap_s=max(90.0, given.first_wait)),
         publish=not given.no_publish,
     )
+
+
+def _faults(given: str) -> FaultPlan:
+    if given.lstrip().startswith("["):
+        return FaultPlan.from_json(given)
+    try:
+        return FaultPlan.from_json(Path(given).read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(
+            f"the fault plan {given} can't be read: {error}; give a JSON list or a file with one"
+        ) from error
 
 
 def _print(result: JobResult, console: Console) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -52,6 +52,7 @@ def run_job(config: JobConfig) -> JobResult:
         FailsoftError: whatever stopped the run; the message says what to do.
     """
     home, clock = Home.find(config.home), SystemClock()
+    config = replace(config, home=home.root)  # absolute: workers start in another folder
     progress = ProgressFile(home.run(config.run), clock)
     try:
         result = _run(config, home, clock, progress)

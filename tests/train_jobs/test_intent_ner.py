@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from failsoft.errors import ConfigError
+from tests.conftest import ROOT
+from train_jobs.config import JobConfig
+from train_jobs.intent_ner import main
+
+
+def test_importing_the_job_loads_neither_ray_nor_torch() -> None:
+    code = "import sys, train_jobs.intent_ner; sys.exit('ray' in sys.modules or 'torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--workers", "0"], "workers is 0"),
+        (["--data", "/no/such/folder"], "which is no folder"),
+        (["--faults", "/no/such/plan.json"], "can't be read"),
+        (["--faults", '[{"kind": "earthquake", "position": 1}]'], "not a fault plan"),
+    ],
+)
+def test_a_wrong_argument_ends_in_a_sentence_and_not_in_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: list[str], said: str
+) -> None:
+    assert main(["--home", str(tmp_path), "--run", "r", *wrong]) == 1
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("run", ["", "a/b", "..", ".hidden"])
+def test_a_run_name_that_leaves_its_folder_is_refused(run: str) -> None:
+    with pytest.raises(ConfigError, match="it names a folder"):
+        JobConfig(home=Path(), run=run)
