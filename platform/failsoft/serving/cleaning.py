@@ -29,6 +29,7 @@ _ODD = characters.finder(frozenset(KIND))
 _MERGING = characters.finder(frozenset(KIND) | CONTINUING | characters.changed_by_normalising())
 _STRIPPED = {ord(char): " " if kind is Kind.SPACE else None for char, kind in KIND.items() if kind not in _EMOJI_KINDS}
 _EMOJI = re.compile(characters.EMOJI)
+_KEYCAP = re.compile(f"[0-9#*]{characters.KEYCAP_TAIL}")
 _KEYCAP_TAIL = re.compile(characters.KEYCAP_TAIL)
 
 
@@ -42,8 +43,8 @@ def wash(text: str, policy: TextPolicy) -> tuple[OffsetMap, Repairs]:
     _strip(offsets, policy, repairs)
     if _wants_normalising(offsets.text, policy):
         offsets.apply(_normalise(offsets.text, policy, repairs))
-    if characters.ENCLOSER in offsets.text:  # a keycap may have come about: its digit was dressed up, or stood apart
-        _strip(offsets, policy, repairs)
+    if policy.split_emoji and any(map(_is_glued, _KEYCAP.finditer(offsets.text))):
+        _strip(offsets, policy, repairs)  # a keycap has come about: its digit was dressed up, or stood apart
     return offsets, +repairs  # without those that turned out to be none
 
 
@@ -99,6 +100,11 @@ def _strip_by_context(text: str, policy: TextPolicy, repairs: Repairs) -> list[E
             repairs[kind] += 1
         done, last = end, made[-1] if made else before
     return edits
+
+
+def _is_glued(found: re.Match[str]) -> bool:
+    around = found.string[max(0, found.start() - 1) : found.start()] + found.string[found.end() : found.end() + 1]
+    return bool(around.strip(" "))
 
 
 def _emoji_at(text: str, at: int, kind: Kind) -> tuple[int, int]:
