@@ -61,11 +61,19 @@ def app(args: Mapping[str, Any]) -> Application:
     Raises:
         ConfigError: an argument is unknown or impossible, or there is no release yet.
     """
+    return build(settings_of(args))
+
+
+def settings_of(args: Mapping[str, Any]) -> ServeSettings:
+    """The settings that some arguments make.
+
+    Raises:
+        ConfigError: an argument is unknown or impossible.
+    """
     try:
-        settings = ServeSettings.model_validate(dict(args))
+        return ServeSettings.model_validate(dict(args))
     except ValidationError as error:
         raise ConfigError(f"the app's arguments don't fit: {error}") from error
-    return build(settings)
 
 
 def build(settings: ServeSettings) -> Application:
