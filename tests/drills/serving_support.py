@@ -37,7 +37,7 @@ class Traffic:
 
     url: str
     texts: list[str]
-    rate_hz: float = 60.0
+    rate_hz: float = 40.0
     replies: list[Reply] = field(default_factory=list)
 
     def __enter__(self) -> Traffic:
