@@ -9,10 +9,12 @@ from rich.console import Console
 
 from failsoft.artifacts.bundle import Golden
 from failsoft.errors import ConfigError, DamagedArtifactError, GateError
+from failsoft.health.monitor import HealthPolicy, armed_policy
 from failsoft.release.coverage import Coverage, TypeComparison
 from failsoft.release.divergence import Divergence
 from failsoft.release.gates import (
     GatePolicy,
+    judge_against_fallback,
     judge_deviation,
     judge_divergence,
     judge_golden,
@@ -22,12 +24,13 @@ from failsoft.release.gates import (
     judge_readable,
     judge_same_answers,
     judge_traffic_types,
+    judge_weak,
     judge_weights,
     not_measured,
 )
 from failsoft.release.quantize import Width
 from failsoft.release.report import GateReport, GateResult, print_report
-from failsoft.release.spread import Deviation
+from failsoft.release.spread import Deviation, Share
 
 POLICY = GatePolicy()
 GOOD = GateResult(name="a gate", passed=True, value=1.0, limit=2.0, why="fine")
@@ -113,11 +116,41 @@ def test_no_missing_measurement_passes_any_gate() -> None:
         judge_divergence(Divergence(mean=0.0, maximum=0.0, count=0), Width.BF16, POLICY, head="slot"),
         judge_same_answers(Divergence(mean=nan, maximum=nan, count=9), POLICY),
         judge_not_flatter(deviation(nan, nan, nan), POLICY, against="x"),
+        judge_weak(Share(value=nan, low=nan, high=nan, texts=500), POLICY),
+        judge_against_fallback(Share(value=nan, low=nan, high=nan, texts=500), POLICY),
         judge_weights([], 0),
         judge_golden([], [], POLICY),
         not_measured("anything", "it was not there"),
     ]
     assert not any(result.passed for result in results)
+
+
+def test_serving_can_arm_its_monitor_with_any_release_that_passes() -> None:
+    armed_policy(HealthPolicy(), POLICY.max_weak_fraction)
+    with pytest.raises(ConfigError):
+        armed_policy(HealthPolicy(), POLICY.max_weak_fraction + 0.01)
+
+
+@pytest.mark.parametrize(
+    ("weak", "texts", "passes"), [(0.0, 500, True), (0.07, 500, True), (0.08, 500, False), (0.0, 50, False)]
+)
+def test_a_release_that_is_unsure_too_often_fails(weak: float, texts: int, passes: bool) -> None:
+    assert judge_weak(Share(value=weak, low=weak, high=weak, texts=texts), POLICY).passed is passes
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "passes"), [(0.01, 0.0, True), (0.0, -0.02, True), (0.0, -0.03, False), (-0.2, -0.25, False)]
+)
+def test_a_model_that_is_worse_than_its_fallback_fails(value: float, low: float, passes: bool) -> None:
+    assert judge_against_fallback(Share(value=value, low=low, high=0.3, texts=500), POLICY).passed is passes
+
+
+def test_a_caller_s_text_in_a_reason_is_printed_and_not_obeyed() -> None:
+    out = io.StringIO()
+    why = "first: '[/red] [bold]hi' was greet"
+    bad = GateResult(name="golden inputs", passed=False, value=1.0, limit=0.0, why=why)
+    print_report(GateReport(release="r[1]", results=(bad,)), Console(file=out, width=150))
+    assert why in out.getvalue()
 
 
 def test_a_vocabulary_that_serving_lost_fails() -> None:

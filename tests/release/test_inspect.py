@@ -38,7 +38,7 @@ def change_weights(release: Bundle, change: Callable[[dict[str, Tensor]], object
 def test_a_healthy_candidate_passes_every_gate(release: Bundle) -> None:
     report = gate_bundle(release)
     assert report.passed, report.in_words()
-    assert len(report.results) == 16
+    assert len(report.results) == 18
 
 
 def test_a_temperature_half_as_large_again_fails_by_entropy_and_by_each_answer(release: Bundle) -> None:
@@ -125,7 +125,17 @@ def test_missing_evidence_fails(release: Bundle, role: Role, content: str | None
 
 def test_a_fallback_that_does_not_load_fails(release: Bundle) -> None:
     (release.part(Role.GBDT) / "model.txt").write_text("tree")
-    assert failed(gate_bundle(release)) == {"fallback"}
+    assert failed(gate_bundle(release)) == {"fallback", "worth"}
+
+
+def test_a_model_that_learned_nothing_fails_although_it_answers_as_recorded(tmp_path: Path, trained: Trained) -> None:
+    untrained = type(trained.model)(trained.model.config)
+    folder = tmp_path / "untrained"
+    folder.mkdir()
+    fill_release(folder, replace(trained, model=untrained.eval()))
+    names = failed(gate_bundle(folder))
+    assert {"weak answers", "accuracy against the fallback"} <= names
+    assert "answers as recorded in training" not in names
 
 
 def test_evidence_of_too_few_texts_decides_nothing(release: Bundle) -> None:
@@ -199,7 +209,7 @@ def test_a_folder_that_is_not_there_fails_with_the_mend(tmp_path: Path) -> None:
 def test_what_is_measured_is_told(release: Bundle) -> None:
     told: list[str] = []
     gate_bundle(release, watch=told.append)
-    assert told == ["finite weights", "coverage", "spread", "golden inputs", "fallback", "quantization KL"]
+    assert told == ["finite weights", "coverage", "spread", "worth", "golden inputs", "fallback", "quantization KL"]
 
 
 def test_stricter_limits_can_be_asked_for(release: Bundle) -> None:

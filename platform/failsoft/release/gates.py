@@ -12,7 +12,17 @@ from failsoft.release.coverage import Coverage, TypeComparison
 from failsoft.release.divergence import Divergence
 from failsoft.release.quantize import Width
 from failsoft.release.report import GateResult
-from failsoft.release.spread import Bootstrap, Deviation
+from failsoft.release.spread import Bootstrap, Deviation, Share
+
+_SHARES = (
+    "min_readable_fraction",
+    "min_known_kept_fraction",
+    "min_known_fraction",
+    "min_traffic_types_fraction",
+    "max_weak_fraction",
+    "max_accuracy_behind_fallback",
+    "max_golden_shift",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +45,11 @@ class GatePolicy:
     """How much larger the entropy mean may be than the served release's; another seed alone moves it by some 15 %."""
     min_samples: int = 100
     """Fewer texts decide nothing, and what is not decided fails."""
+    max_weak_fraction: float = 0.07
+    """Answers under the low-confidence limit on validation texts. With more, serving's monitor (20 bad of 100) could
+    not be armed: it would trip on the healthy model in more than one window of ten thousand."""
+    max_accuracy_behind_fallback: float = 0.02
+    """How far the model's intent accuracy may lie behind that of its own fallback trees, on the interval's low end."""
     max_kl: float = 0.02
     """KL(fp32 ‖ narrow) in nats: for the mean and the maximum over all texts, edge cases included."""
     max_golden_shift: float = 0.01
@@ -157,6 +172,32 @@ def judge_same_answers(divergence: Divergence, policy: GatePolicy) -> GateResult
         value=divergence.maximum,
         limit=limit,
         why=f"KL(training ‖ serving) of the intents: {_in_words(divergence, limit)}",
+    )
+
+
+def judge_weak(weak: Share, policy: GatePolicy) -> GateResult:
+    """Is the model sure often enough for serving to tell health from illness?"""
+    limit = policy.max_weak_fraction
+    return _result(
+        "weak answers",
+        passed=weak.texts >= policy.min_samples and weak.value <= limit,
+        value=weak.value,
+        limit=limit,
+        why=f"{weak.value:.2%} of {weak.texts} validation texts get a weak answer, at most {limit:.0%} allowed"
+        + _too_few(weak.texts, policy),
+    )
+
+
+def judge_against_fallback(lead: Share, policy: GatePolicy) -> GateResult:
+    """Is the model worth its cost? ``lead`` is its intent accuracy less that of its own fallback trees."""
+    limit = -policy.max_accuracy_behind_fallback
+    return _result(
+        "accuracy against the fallback",
+        passed=lead.texts >= policy.min_samples and lead.low >= limit,
+        value=lead.value,
+        limit=limit,
+        why=f"intent accuracy less that of the trees is {lead.value:+.1%} ({lead.low:+.1%} to {lead.high:+.1%} "
+        f"on {lead.texts} texts); the low end must reach {limit:+.0%}" + _too_few(lead.texts, policy),
     )
 
 

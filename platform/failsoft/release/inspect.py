@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 from safetensors.torch import load_file
 
 from failsoft.artifacts.bundle import Bundle, Role
@@ -22,6 +23,7 @@ from failsoft.models.network import IntentNer
 from failsoft.models.predictor import IntentNerPredictor
 from failsoft.models.rules import RulesEngine
 from failsoft.release import gates
+from failsoft.release.baseline import LOW_CONFIDENCE
 from failsoft.release.candidate import (
     Clean,
     ask_as_training,
@@ -38,7 +40,7 @@ from failsoft.release.evidence import Evidence, answers_of, read_evidence
 from failsoft.release.gates import GatePolicy
 from failsoft.release.quantize import Width
 from failsoft.release.report import GateReport, GateResult
-from failsoft.release.spread import Answers, Floats, deviations, log_probabilities
+from failsoft.release.spread import Answers, Floats, deviations, log_probabilities, share_of
 
 Watch = Callable[[str], object]
 """Told what is being measured, for a progress display."""
@@ -106,6 +108,7 @@ class Inspection:
             ("finite weights", self.weights),
             ("coverage", self.coverage),
             ("spread", self.spread),
+            ("worth", self.worth),
             ("golden inputs", self.golden),
             ("fallback", self.fallback),
             ("quantization KL", self.quantization),
@@ -164,6 +167,24 @@ class Inspection:
         logit_std, entropy_mean, _ = deviations(now, evidence.answers, self.policy.bootstrap)
         against = f"in release {self.previous.name}"
         return [gates.judge_not_flatter(found, self.policy, against=against) for found in (logit_std, entropy_mean)]
+
+    def worth(self) -> list[GateResult]:
+        """Whether the model is sure often enough, and no worse than the trees that would answer in its place."""
+        evidence, now = self._asked_again(self.bundle)
+        log_p_BC = log_probabilities(now.logits_BC, self.bundle.calibration().temperature)
+        weak_B = ~(np.exp(log_p_BC.max(axis=1)) >= LOW_CONFIDENCE)
+        names, trees = self.predictor.labels.intents, GbdtIntent.load(self.bundle.part(Role.GBDT))
+        said = [names[best] for best in log_p_BC.argmax(axis=1).tolist()]
+        guessed = [trees.predict_one(text) for text in self._cleaned(evidence.texts)]
+        right_B = np.array([ours == true for ours, true in zip(said, evidence.intents, strict=True)])
+        theirs_B = np.array(
+            [g is not None and g.intent == true for g, true in zip(guessed, evidence.intents, strict=True)]
+        )
+        lead = share_of(right_B.astype(int) - theirs_B.astype(int), self.policy.bootstrap)
+        return [
+            gates.judge_weak(share_of(weak_B, self.policy.bootstrap), self.policy),
+            gates.judge_against_fallback(lead, self.policy),
+        ]
 
     def golden(self) -> list[GateResult]:
         """Golden inputs through the serving path."""

@@ -7,6 +7,7 @@ import math
 from dataclasses import asdict, dataclass
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from failsoft.errors import DamagedArtifactError, GateError
@@ -88,22 +89,23 @@ def print_report(report: GateReport, console: Console) -> None:
     console.print(report_table(report))
     colour = "green" if report.passed else "red"
     if report.passed or not report.results:
-        console.print(f"[{colour}]{report.in_words()}[/{colour}]", highlight=False)
+        console.print(report.in_words(), style=colour, highlight=False, markup=False)
         return
     count = f"{len(report.failures)} of {len(report.results)} gates failed"
-    console.print(f"[{colour}]release {report.release}: {count}[/{colour}]", highlight=False)
+    console.print(f"release {report.release}: {count}", style=colour, highlight=False, markup=False)
 
 
 def report_table(report: GateReport) -> Table:
     """The judgements as a table."""
-    table = Table(title=f"Gates of release {report.release}", title_justify="left")
+    table = Table(title=escape(f"Gates of release {report.release}"), title_justify="left")
     table.add_column("gate")
     table.add_column("", justify="center")
     table.add_column("value", justify="right")
     table.add_column("limit", justify="right")
     table.add_column("why", overflow="fold")
     for result in report.results:
-        table.add_row(result.name, _mark(result), _number(result.value), _number(result.limit), result.why)
+        why = escape(result.why)  # it may quote a caller's text
+        table.add_row(result.name, _mark(result), _number(result.value), _number(result.limit), why)
     return table
 
 

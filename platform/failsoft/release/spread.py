@@ -41,6 +41,17 @@ class Deviation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Share:
+    """A share of texts, or a difference of two such shares."""
+
+    value: float
+    low: float
+    high: float
+    """Ends of the bootstrap interval."""
+    texts: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Bootstrap:
     """How an interval is drawn: percentile bootstrap over texts (Efron & Tibshirani 1993, chapter 13)."""
 
@@ -64,6 +75,15 @@ class Bootstrap:
         tail = (1.0 - self.confidence) / 2.0
         low, high = np.quantile(values_R, [tail, 1.0 - tail])
         return float(low), float(high)
+
+
+def share_of(counts_B: NDArray[np.bool_] | NDArray[np.integer], bootstrap: Bootstrap) -> Share:
+    """The mean over texts of 0 or 1 (or of -1, 0, 1 for a difference of two); NaN without texts."""
+    values_B = counts_B.astype(np.float64)
+    if not len(values_B):
+        return Share(value=np.nan, low=np.nan, high=np.nan, texts=0)
+    low, high = bootstrap.interval(values_B[bootstrap.resamples(len(values_B))].mean(axis=1))
+    return Share(value=float(values_B.mean()), low=low, high=high, texts=len(values_B))
 
 
 def log_probabilities(logits_BC: NDArray[np.floating], temperature: float = 1.0) -> Floats:
