@@ -51,8 +51,14 @@ _ELEMENT = (
 )
 EMOJI = f"{_ELEMENT}(?:\u200d{_ELEMENT})*"
 """One emoji as people see it, but for keycaps: joined by ZWJ, with skin tone, flags of two halves or of tags."""
-KEYCAP_TAIL = "(?<=[0-9#*])\ufe0f?\u20e3"
-"""What makes a keycap of the digit before it. A digit starts no match, so that plain digits cost nothing."""
+EMOJI_FROM_SECOND = (
+    f"(?:(?<=[{_PICTOGRAPH}])(?:[{_SKIN_TONE}]|\ufe0f\u20e3?|{_TAGGED})?|(?<=[{_FLAG_HALF}])[{_FLAG_HALF}]?"
+    f"|(?<=[{_EMOJI_IF_TOLD}])\ufe0f)(?:\u200d{_ELEMENT})*"
+)
+"""The same, to be put behind a class that finds its first character: ``re`` skips plain text ten times faster then."""
+KEYCAP = "[0-9#*]\ufe0f?\u20e3"
+KEYCAP_FROM_THIRD = "(?<=[0-9#*]\ufe0f)\u20e3|(?<=[0-9#*]\u20e3)"
+"""What makes a keycap of the digit before it, behind a class that finds the character after the digit."""
 ENCLOSER = "\u20e3"
 
 

@@ -14,23 +14,26 @@ import operator
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from failsoft.serving import characters
 from failsoft.serving.characters import CONTINUING, IN_JOINING_SCRIPT, KIND, REMOVED, Kind
-from failsoft.serving.offsets import Edit, OffsetMap
+from failsoft.serving.offsets import Edit, Edited, OffsetMap
 from failsoft.serving.text_policy import MARKS_SORTED, NormalForm, TextPolicy
 
 Repairs = Counter[str]
 
 _HALF = re.compile(f"[{characters.SURROGATE}]")
 _PAIR_OR_HALF = re.compile(f"([\ud800-\udbff])([\udc00-\udfff])|[{characters.SURROGATE}]")
-_EMOJI_KINDS = frozenset({Kind.EMOJI, Kind.ENCLOSER})
+_STRIPPED_KINDS = frozenset(Kind) - {Kind.EMOJI, Kind.ENCLOSER}
 _ODD = characters.finder(frozenset(KIND))
 _MERGING = characters.finder(frozenset(KIND) | CONTINUING | characters.changed_by_normalising())
-_STRIPPED = {ord(char): " " if kind is Kind.SPACE else None for char, kind in KIND.items() if kind not in _EMOJI_KINDS}
+_STRIPPED = {ord(char): " " if kind is Kind.SPACE else None for char, kind in KIND.items() if kind in _STRIPPED_KINDS}
+_EMOJI_SPLIT = re.compile(f"({_ODD.pattern}(?:{characters.EMOJI_FROM_SECOND}|{characters.KEYCAP_FROM_THIRD}))")
 _EMOJI = re.compile(characters.EMOJI)
-_KEYCAP = re.compile(f"[0-9#*]{characters.KEYCAP_TAIL}")
-_KEYCAP_TAIL = re.compile(characters.KEYCAP_TAIL)
+_NONE: Sequence[Edit] = ()
+_KEYCAP_ENDS = "\ufe0f\u20e3"
+_KEYCAP = re.compile(characters.KEYCAP)
 
 
 def wash(text: str, policy: TextPolicy) -> tuple[OffsetMap, Repairs]:
@@ -43,8 +46,8 @@ def wash(text: str, policy: TextPolicy) -> tuple[OffsetMap, Repairs]:
     _strip(offsets, policy, repairs)
     if _wants_normalising(offsets.text, policy):
         offsets.apply(_normalise(offsets.text, policy, repairs))
-    if policy.split_emoji and any(map(_is_glued, _KEYCAP.finditer(offsets.text))):
-        _strip(offsets, policy, repairs)  # a keycap has come about: its digit was dressed up, or stood apart
+    if policy.split_emoji and characters.ENCLOSER in offsets.text:
+        offsets.apply(_set_keycaps_apart(offsets.text, repairs))
     return offsets, +repairs  # without those that turned out to be none
 
 
@@ -67,79 +70,98 @@ def _make_plain(offsets: OffsetMap, policy: TextPolicy, repairs: Repairs) -> Non
 
 
 def _strip(offsets: OffsetMap, policy: TextPolicy, repairs: Repairs) -> None:
-    """The unseen goes, odd spaces become plain, emoji are set apart; at once where what stands around is no matter."""
+    """The unseen goes, odd spaces become plain ones, emoji are set apart; what belongs to an emoji stays."""
     text = offsets.text
+    if not _ODD.search(text):
+        return
+    pieces = _EMOJI_SPLIT.split(text)  # text, emoji, text, emoji, … text
+    if len(pieces) == 1 and (kept := _thinned(text, repairs)) is not None:
+        if kept != text:
+            offsets.thin(kept, REMOVED)
+        return
+    offsets.apply(_strip_pieces(pieces, policy, repairs))
+
+
+def _thinned(text: str, repairs: Repairs) -> str | None:
+    """The text stripped in one go; None when a joiner may have to stay, for which what stands around it matters."""
     kinds = Counter(map(KIND.get, _ODD.findall(text)))
-    kinds.pop(None, 0)
-    if not kinds:
-        return
-    if kinds.keys() & _EMOJI_KINDS or (Kind.JOINER in kinds and not IN_JOINING_SCRIPT.isdisjoint(text)):
-        offsets.apply(_strip_by_context(text, policy, repairs))
-        return
-    repairs.update({str(kind): count for kind, count in kinds.items()})
-    offsets.thin(text.translate(_STRIPPED), REMOVED)
+    if Kind.JOINER in kinds and not IN_JOINING_SCRIPT.isdisjoint(text):
+        return None
+    repairs.update({str(kind): count for kind, count in kinds.items() if kind in _STRIPPED_KINDS})
+    return text.translate(_STRIPPED)
 
 
-def _strip_by_context(text: str, policy: TextPolicy, repairs: Repairs) -> list[Edit]:
-    """The same for text in which something invisible may belong to an emoji, or between two letters that need it."""
+def _strip_pieces(pieces: list[str], policy: TextPolicy, repairs: Repairs) -> list[Edit]:
+    """Strip the text between emoji, and put a space on each side of an emoji where a word touches it.
+
+    An emoji is a neighbour for which no joiner stays; between two emoji the second one sees to the space.
+    """
+    raws, emojis = pieces[::2], pieces[1::2]
+    words = [(raw, _NONE) if raw.isascii() and raw.isprintable() else _stripped_word(raw, repairs) for raw in raws]
     edits: list[Edit] = []
-    done, last = 0, " "  # all before `done` is dealt with; `last` is what then stands last
-    for odd in _ODD.finditer(text):
+    begin, before, apart = 0, " ", 0
+    for raw, emoji, (word, found), (after, _) in zip(raws, emojis, words, words[1:], strict=False):
+        if found:
+            edits += _moved(found, begin)
+        begin += len(raw)
+        end = begin + len(emoji)
+        if policy.split_emoji and emoji[0] not in _KEYCAP_ENDS:
+            left = "" if (word or before)[-1] == " " else " "
+            right = " " if after and after[0] != " " else ""
+            if left or right:
+                edits.append((begin, end, f"{left}{emoji}{right}"))
+                apart += 1
+        begin, before = end, emoji
+    repairs[Kind.EMOJI] += apart
+    return edits + _moved(words[-1][1], begin)
+
+
+def _moved(edits: Sequence[Edit], by: int) -> list[Edit]:
+    return [(start + by, end + by, made) for start, end, made in edits]
+
+
+def _stripped_word(word: str, repairs: Repairs) -> tuple[str, Sequence[Edit]]:
+    edits = list(_strip_piece(word, repairs))
+    return Edited(word, edits).text, edits
+
+
+def _strip_piece(piece: str, repairs: Repairs) -> Iterator[Edit]:
+    done = 0
+    for odd in _ODD.finditer(piece):
         at, kind = odd.start(), KIND.get(odd[0])
-        if kind is None or at < done:
+        if at < done or kind not in _STRIPPED_KINDS:
             continue
-        start, end = _emoji_at(text, at, kind)
-        before = text[start - 1] if start > done else last
-        if end > at:
-            made = _apart(text, (start, end), before) if policy.split_emoji else text[start:end]
-            kind = Kind.EMOJI
-        else:
-            end, made = _stripped(text, at, kind)
-        if made != text[start:end]:
-            edits.append((start, end, made))
+        done, made = _stripped(piece, at, odd[0])
+        if made != piece[at:done]:
             repairs[kind] += 1
-        done, last = end, made[-1] if made else before
-    return edits
+            yield at, done, made
 
 
-def _is_glued(found: re.Match[str]) -> bool:
-    around = found.string[max(0, found.start() - 1) : found.start()] + found.string[found.end() : found.end() + 1]
-    return bool(around.strip(" "))
-
-
-def _emoji_at(text: str, at: int, kind: Kind) -> tuple[int, int]:
-    """Where the emoji begins and ends that ``at`` gives away; an empty span if it is none."""
-    if kind is Kind.EMOJI:
-        found = _EMOJI.match(text, at)
-        return (at, found.end()) if found else (at, at)
-    tail = _KEYCAP_TAIL.match(text, at)
-    return (at - 1, tail.end()) if tail else (at, at)
-
-
-def _apart(text: str, emoji: tuple[int, int], before: str) -> str:
-    """The emoji with a space on each side where a word touches it; an emoji that follows looks before itself."""
-    start, end = emoji
-    whole = text[start:end] if before == " " else f" {text[start:end]}"
-    while text[end : end + 1] in REMOVED:
-        end += 1
-    after = text[end : end + 1]
-    kind = KIND.get(after)
-    looks_before = kind is Kind.SPACE or (kind is Kind.EMOJI and _EMOJI.match(text, end))
-    return whole if after in ("", " ") or looks_before else f"{whole} "
-
-
-def _stripped(text: str, at: int, kind: Kind) -> tuple[int, str]:
+def _stripped(text: str, at: int, odd: str) -> tuple[int, str]:
     """Where a run of the unseen ends, or one odd space, and what stays of it."""
-    if kind is Kind.SPACE:
+    if odd not in REMOVED:
         return at + 1, " "
     end = at
     while text[end : end + 1] in REMOVED:
         end += 1
-    if end == at:  # a bare sign that only a variation selector would make an emoji, or an encloser without its digit
-        return at + 1, text[at]
-    if text[at - 1 : at] in IN_JOINING_SCRIPT and text[end : end + 1] in IN_JOINING_SCRIPT:
+    if text[max(0, at - 1) : at] in IN_JOINING_SCRIPT and text[end : end + 1] in IN_JOINING_SCRIPT:
         return end, next((char for char in text[at:end] if KIND[char] is Kind.JOINER), "")
     return end, ""
+
+
+def _set_keycaps_apart(text: str, repairs: Repairs) -> list[Edit]:
+    """Spaces around keycaps; last, since their digit may come about in any round."""
+    edits: list[Edit] = []
+    done = 0
+    for keycap in _KEYCAP.finditer(text):
+        start, end = keycap.span()
+        before = " " if start > done and text[start - 1] != " " else ""
+        after = " " if end < len(text) and text[end] != " " else ""
+        if before or after:
+            edits.append((start, end, f"{before}{keycap[0]}{after}"))
+        done = end if after else 0
+    repairs[Kind.EMOJI] += len(edits)
+    return edits
 
 
 def _wants_normalising(text: str, policy: TextPolicy) -> bool:
