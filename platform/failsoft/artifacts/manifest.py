@@ -120,16 +120,27 @@ def verify_files(folder: Path, manifest: Manifest) -> None:
             later: whoever asks for it by name would read what nobody has verified. Hidden files are passed over.
     """
     _refuse_added(folder, manifest)
-    for name, entry in manifest.files.items():
-        path = folder / name
-        try:
-            size_bytes = path.stat().st_size
-            if size_bytes != entry.size_bytes:
-                raise DamagedArtifactError(f"{path} has {size_bytes} bytes, its manifest says {entry.size_bytes}")
-            if digest_file(path) != entry.digest:
-                raise DamagedArtifactError(f"{path} has the right size, but its digest is not the manifest's")
-        except OSError as error:
-            raise DamagedArtifactError(f"{path} can't be read: {error}") from error
+    for name in manifest.files:
+        verify_file(folder, manifest, name)
+
+
+def verify_file(folder: Path, manifest: Manifest, name: str) -> None:
+    """Read one file and compare it with its entry, whatever else lies beside it.
+
+    Raises:
+        DamagedArtifactError: it is not in the manifest, absent, of another size, or of another digest.
+    """
+    path, entry = folder / name, manifest.files.get(name)
+    if entry is None:
+        raise DamagedArtifactError(f"{path} is not named in its manifest")
+    try:
+        size_bytes = path.stat().st_size
+        if size_bytes != entry.size_bytes:
+            raise DamagedArtifactError(f"{path} has {size_bytes} bytes, its manifest says {entry.size_bytes}")
+        if digest_file(path) != entry.digest:
+            raise DamagedArtifactError(f"{path} has the right size, but its digest is not the manifest's")
+    except OSError as error:
+        raise DamagedArtifactError(f"{path} can't be read: {error}") from error
 
 
 def _refuse_added(folder: Path, manifest: Manifest) -> None:

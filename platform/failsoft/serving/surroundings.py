@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Protocol
 
 from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.artifacts.home import Home
-from failsoft.artifacts.manifest import read_manifest, verify_files
+from failsoft.artifacts.manifest import read_manifest, verify_file
 from failsoft.artifacts.store import Artifact
 from failsoft.errors import ArtifactError
 from failsoft.health.clock import Clock
@@ -92,8 +91,7 @@ class HomeSurroundings:
         path = self._releases / release
         try:
             manifest = read_manifest(path)
-            files = {name: entry for name, entry in manifest.files.items() if name == Role.BASELINE}
-            verify_files(path, replace(manifest, files=files))
+            verify_file(path, manifest, Role.BASELINE)
             return Bundle.of(Artifact(name=release, path=path, manifest=manifest)).baseline().weak_fraction
         except (ArtifactError, TypeError, OSError):  # absent, damaged, or of another shape: unknown
             return None
