@@ -32,6 +32,21 @@ def test_an_incident_that_never_tripped_says_so_instead_of_claiming_a_fast_switc
     assert numbers.wrong_let_through == 1
 
 
+def test_a_switch_right_after_the_first_bad_answer_is_counted_too() -> None:
+    answers = [
+        seen(1.0, source="gbdt", degrade_reason="confidence 0.31", latency_ms=1.0),
+        seen(1.001, stage="degraded", source="gbdt", degrade_reason="tripped", latency_ms=2.0),
+    ]
+    numbers = incident_numbers(answers, broken_at_s=1.0)
+    assert numbers.until_last_replica_ms is not None
+    assert round(numbers.until_last_replica_ms) == 2
+
+
+def test_answers_under_the_degraded_plan_are_no_bad_answers_of_the_model() -> None:
+    answers = [seen(1.0, stage="degraded", source="gbdt", degrade_reason="tripped")]
+    assert incident_numbers(answers, broken_at_s=1.0).first_bad_s is None
+
+
 def test_answers_before_the_fault_count_for_nothing() -> None:
     numbers = incident_numbers([seen(0.0, intent="stop"), seen(2.0)], broken_at_s=1.0)
     assert numbers.first_bad_s is None

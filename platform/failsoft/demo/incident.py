@@ -31,7 +31,7 @@ class IncidentNumbers:
 def incident_numbers(seen: Sequence[Seen], *, broken_at_s: float) -> IncidentNumbers:
     """Sum up the incident that began when the model was broken at ``broken_at_s``.
 
-    A *bad answer* is one that a net replaced, or a wrong one of the model itself.
+    A *bad answer* is one that a net replaced under the old plan, or a wrong one of the model itself.
     """
     after = sorted((one for one in seen if one.sent_s >= broken_at_s and not one.lost), key=lambda one: one.sent_s)
     first = next((one for one in after if _bad(one)), None)
@@ -49,10 +49,11 @@ def incident_numbers(seen: Sequence[Seen], *, broken_at_s: float) -> IncidentNum
     old = [one for one in after if one.sent_s >= first.sent_s and one.stage != "degraded" and _older(one, trip_epoch)]
     through = [one for one in old if one.source in _BY_MODEL]
     first_switch_s = min(_arrived_s(one) for one in degraded)
+    last_switch_s = max([first_switch_s, *(_arrived_s(one) for one in old)])
     return IncidentNumbers(
         first_bad_s=first.sent_s,
         until_first_switch_ms=(first_switch_s - _arrived_s(first)) * 1000,
-        until_last_replica_ms=(max(first_switch_s, *(_arrived_s(one) for one in old)) - _arrived_s(first)) * 1000,
+        until_last_replica_ms=(last_switch_s - _arrived_s(first)) * 1000,
         model_answers_let_through=len(through),
         wrong_let_through=sum(not one.right for one in through),
         replaced_before_switch=sum(one.source in FALLBACKS for one in old),
@@ -60,7 +61,8 @@ def incident_numbers(seen: Sequence[Seen], *, broken_at_s: float) -> IncidentNum
 
 
 def _bad(one: Seen) -> bool:
-    return (one.source in FALLBACKS and bool(one.degrade_reason)) or (one.source in _BY_MODEL and not one.right)
+    replaced = one.source in FALLBACKS and bool(one.degrade_reason) and one.stage != "degraded"
+    return replaced or (one.source in _BY_MODEL and not one.right)
 
 
 def _older(one: Seen, epoch: int) -> bool:
