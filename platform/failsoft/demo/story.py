@@ -31,7 +31,8 @@ from failsoft.training.summary import summarise
 from train_jobs.config import JobConfig
 from train_jobs.job import JobResult
 
-RATE_HZ = 60.0
+RATE_HZ = 40.0
+"""About half of what two gateways, two models, their client and Ray can do on two cores."""
 RUN = "demo"
 _SEED = 7
 _PHASES = ("healthy", *WAVES, "healthy again", "incident", "after")
