@@ -101,6 +101,7 @@ def _train(home: Home, corpus: Corpus, config: DemoConfig, console: Console) -> 
     console.print(f"{corpus.name}: {len(corpus.train)} training texts, {total} global batches, planned faults:")
     for fault in job.faults.faults:
         console.print(f"  batch {fault.position}: {fault.kind}")
+    console.print("[dim](a line marked (raylet) below is Ray's own report of the kill)[/dim]")
     result = train_with_progress(job, console)
     if result.bundle is None:
         raise GateError(f"run {RUN} published no release; see {home.ledger}")
