@@ -149,6 +149,49 @@ def test_a_fused_optimizer_keeps_no_grad_scale_after_a_clipped_step() -> None:
     assert guard.optimizer.grad_scale is None  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["sgd momentum fused", "adamw fused"])
+def test_a_fused_optimizer_is_clipped_in_every_precision(name: str, dtype: torch.dtype) -> None:
+    model = nn.Linear(3, 1, bias=False).to(dtype)
+    start = model.weight.detach().clone()
+    guard = StepGuard(
+        model=model, optimizer=OPTIMIZERS[name](list(model.parameters())), policy=GuardPolicy(max_grad_norm=0.5)
+    )
+    assert guard.step(lambda: model(torch.full((2, 3), 4.0, dtype=dtype)).sum()).applied
+    moved = float((model.weight.detach() - start).norm())
+    assert 0.0 < moved <= 0.1 * 0.5 * 1.05
+
+
+class ReplacedBuffer(nn.Module):
+    """Puts a new tensor in its buffers' places instead of writing into them; one is absent at first."""
+
+    mean: Tensor
+    latest: Tensor | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = nn.Linear(2, 1)
+        self.register_buffer("mean", torch.zeros(()))
+        self.register_buffer("latest", None)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.mean = 0.9 * self.mean + 0.1 * inputs.mean()
+        self.latest = inputs.detach()
+        return self.line(inputs)  # type: ignore[no-any-return]
+
+
+def test_a_buffer_that_the_model_replaces_is_as_before_after_a_refused_step() -> None:
+    model = ReplacedBuffer()
+    guard = StepGuard(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    guard.step(lambda: model(torch.full((2, 2), torch.nan)).sum())
+    assert (float(model.mean), model.latest) == (0.0, None)
+    assert guard.step(lambda: model(torch.ones(2, 2)).sum()).applied
+    assert not guard.step(lambda: model(torch.full((5, 2), torch.nan)).sum()).applied
+    assert float(model.mean) == pytest.approx(0.1)
+    assert model.latest is not None
+    assert model.latest.shape == (2, 2)
+
+
 def test_the_dead_letter_hook_hears_of_refused_steps_only() -> None:
     heard: list[StepOutcome] = []
     guard = make(on_refused=heard.append)

@@ -104,6 +104,15 @@ class _Reading:
     refused_anywhere: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Before:
+    """What a forward pass changes by itself, as it was."""
+
+    buffers: list[tuple[dict[str, Tensor | None], str, Tensor | None, Tensor | None]]
+    """Where each buffer lives (module and name), the tensor there, and a copy of its values."""
+    generators: list[Tensor]
+
+
 @dataclass(kw_only=True)
 class StepGuard:
     """Carries out steps on one model and optimizer. Owns nothing; a checkpoint of its parts is a checkpoint of it."""
@@ -120,8 +129,8 @@ class StepGuard:
 
     def __post_init__(self) -> None:
         """Look once at what never changes."""
-        self._buffers = list(self.model.buffers())
-        self._kept_buffers = [torch.empty_like(buffer) for buffer in self._buffers]
+        self._shelves = [module._buffers for module in self.model.modules() if module._buffers]
+        self._spare: dict[tuple[int, str], Tensor] = {}
         self._device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
 
     def step(self, compute: Compute, *, sample_ids: Sequence[int] = (), position: int = 0) -> StepOutcome:
@@ -132,7 +141,7 @@ class StepGuard:
             sample_ids: ids of this rank's samples, for the dead letter.
             position: global batches consumed before this one.
         """
-        generators = self._remember()
+        before = self._remember()
         loss = self._backward(compute)
         norm = get_total_norm(self._gradients(), error_if_nonfinite=False)
         reading = self._read(loss, norm)
@@ -140,7 +149,7 @@ class StepGuard:
         if refusal is None:
             self._apply(reading.norm, norm)
         else:
-            self._go_back(generators)
+            self._go_back(before)
         outcome = StepOutcome(
             position=position,
             sample_ids=tuple(int(sample) for sample in sample_ids),
@@ -155,13 +164,23 @@ class StepGuard:
             self.on_refused(outcome)
         return outcome
 
-    def _remember(self) -> list[Tensor]:
-        for kept, buffer in zip(self._kept_buffers, self._buffers, strict=True):
-            kept.copy_(buffer)
+    def _remember(self) -> _Before:
+        """Copies of all buffers, and where they were: a model may also put a new tensor in a buffer's place."""
+        buffers = []
+        for number, shelf in enumerate(self._shelves):
+            for name, buffer in shelf.items():
+                kept = None if buffer is None else self._kept((number, name), buffer)
+                buffers.append((shelf, name, buffer, kept))
         generators = [torch.get_rng_state()]
         if self._device.type == "cuda":
             generators.append(torch.cuda.get_rng_state(self._device))
-        return generators
+        return _Before(buffers=buffers, generators=generators)
+
+    def _kept(self, place: tuple[int, str], buffer: Tensor) -> Tensor:
+        kept = self._spare.get(place)
+        if kept is None or kept.shape != buffer.shape or kept.dtype != buffer.dtype or kept.device != buffer.device:
+            kept = self._spare[place] = torch.empty_like(buffer)
+        return kept.copy_(buffer.detach())
 
     def _backward(self, compute: Compute) -> Tensor:
         self.optimizer.zero_grad(set_to_none=True)
@@ -202,7 +221,7 @@ class StepGuard:
         if max_norm is None or norm_here <= max_norm:
             self.optimizer.step()
         elif getattr(self.optimizer, "_step_supports_amp_scaling", False):
-            self._fused_step((norm + 1e-6) / max_norm)
+            self._fused_step((norm.float() + 1e-6) / max_norm)  # the kernels read a float32 in any precision
         else:
             clip_grads_with_norm_((p for group in self.optimizer.param_groups for p in group["params"]), max_norm, norm)
             self.optimizer.step()
@@ -219,12 +238,15 @@ class StepGuard:
         finally:
             self.optimizer.grad_scale = None  # type: ignore[attr-defined]
 
-    def _go_back(self, generators: list[Tensor]) -> None:
-        for kept, buffer in zip(self._kept_buffers, self._buffers, strict=True):
-            buffer.copy_(kept)
-        torch.set_rng_state(generators[0])
-        if len(generators) > 1:
-            torch.cuda.set_rng_state(generators[1], self._device)
+    @torch.no_grad()
+    def _go_back(self, before: _Before) -> None:
+        for shelf, name, buffer, kept in before.buffers:
+            shelf[name] = buffer
+            if buffer is not None and kept is not None:
+                buffer.copy_(kept)
+        torch.set_rng_state(before.generators[0])
+        if len(before.generators) > 1:
+            torch.cuda.set_rng_state(before.generators[1], self._device)
         self.optimizer.zero_grad(set_to_none=True)
         if self.scaler is not None:
             self._back_off(self.scaler)
