@@ -79,7 +79,8 @@ def paths_named_in(document: str) -> set[str]:
     text = re.sub(r"```.*?```", "", document, flags=re.DOTALL)
     words = re.findall(r"`([A-Za-z0-9_.\-/]+)`", text)
     looks_like_path = re.compile(r"^(?!/)(?:[\w.\-]+/)+[\w.\-]*$|^[\w\-]+\.(?:py|md|toml|yaml|txt)$|^\.ci/\w+$")
-    return {word for word in words if looks_like_path.match(word) and not word.startswith(MADE_AT_RUN_TIME)}
+    elsewhere = (*MADE_AT_RUN_TIME, "../")
+    return {word for word in words if looks_like_path.match(word) and not word.startswith(elsewhere)}
 
 
 def exists(word: str) -> bool:
