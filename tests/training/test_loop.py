@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -215,6 +216,19 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tmp_path: Path) -> None:
     assert "No space left" in event(tmp_path, "checkpoint_failed").why
     there = [artifact.name for artifact in loop.checkpoints.store.listing()]
     assert there == ["position-000000000008", "position-000000000024"]
+
+
+def test_a_disk_that_fills_up_within_the_tensors_costs_a_checkpoint_and_not_the_run(tmp_path: Path) -> None:
+    loop = toy_loop(tmp_path)
+    file_limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, file_limit[1]))
+    try:
+        assert not loop.checkpoints.publish(loop.state, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, file_limit)
+    assert "File too large" in event(tmp_path, "checkpoint_failed").why
+    loop.run()
+    assert loop.state.step == 24
 
 
 def test_a_run_whose_end_cannot_be_written_says_so_and_keeps_its_last_checkpoint(tmp_path: Path) -> None:

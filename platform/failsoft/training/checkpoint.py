@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 import failsoft
 from failsoft.artifacts.manifest import Manifest, digest_bytes
-from failsoft.artifacts.store import Artifact, ArtifactStore
+from failsoft.artifacts.store import Artifact, ArtifactStore, Damage
 from failsoft.errors import IncompatibleArtifactError
 from failsoft.health.ledger import Ledger
 from failsoft.training.ranks import Ranks, any_rank, from_rank_zero
@@ -195,9 +196,9 @@ def read_tensors(artifact: Artifact) -> dict[str, torch.Tensor]:
     return load_file(artifact.path / TENSORS)
 
 
-def newest_healthy(store: ArtifactStore) -> Artifact | None:
+def newest_healthy(store: ArtifactStore, *, on_damage: Damage = lambda _name, _why: None) -> Artifact | None:
     """The newest whole and healthy checkpoint by position, for readers outside the run; quarantines damaged ones."""
-    return store.newest(order=_position, accept=_healthy)
+    return store.newest(order=_position, accept=_healthy, on_damage=on_damage)
 
 
 def versions() -> dict[str, str]:
@@ -213,7 +214,11 @@ def _source_digest() -> str:
 
 
 def _fill(folder: Path, flat: FlatState, scalars: dict[str, Any]) -> None:
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in flat.tensors.items()}, folder / TENSORS)
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in flat.tensors.items()}
+    try:
+        save_file(tensors, folder / TENSORS)
+    except SafetensorError as error:  # how it says that the disk refused
+        raise OSError(str(error)) from error
     (folder / SCALARS).write_text(json.dumps(scalars), "utf-8")
 
 
