@@ -46,6 +46,11 @@ def test_the_same_error_at_the_same_batch_twice_stops_at_once() -> None:
     assert "KeyError: 'label' was raised twice at batch 7" in decision.why
 
 
+def test_a_fault_that_two_ranks_meet_together_is_no_bug_yet() -> None:
+    both = [Failure(error="OSError: Stale file handle", position=7, rank=rank) for rank in (0, 1)]
+    assert next_attempt([failed(0, 5, *both)], POLICY).what is Next.RETRY
+
+
 def test_the_same_error_at_another_batch_is_no_bug_yet() -> None:
     first, second = Failure(error="OSError", position=7), Failure(error="OSError", position=9)
     assert next_attempt([failed(0, 5, first), failed(5, 8, second)], POLICY).what is Next.RETRY

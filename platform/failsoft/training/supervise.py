@@ -24,11 +24,12 @@ class Next(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """One error that a worker raised, and at which batch."""
+    """One error that a worker raised, and at which batch; two ranks that meet the same fault raise it once each."""
 
     error: str
     """Type and message."""
     position: int
+    rank: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
