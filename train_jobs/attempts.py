@@ -6,10 +6,13 @@ import random
 from collections.abc import Callable
 
 from failsoft.artifacts.home import Home
+from failsoft.artifacts.store import Artifact
 from failsoft.errors import NoProgressError, TrainingError
 from failsoft.health.clock import Clock
 from failsoft.health.ledger import Event, Ledger, Side, read_ledger
+from failsoft.training.checkpoint import newest_healthy
 from failsoft.training.progress import Phase, read_progress
+from failsoft.training.summary import SUPERVISOR
 from failsoft.training.supervise import Attempt, Failure, RestartPolicy, supervise
 
 RunOnce = Callable[[], str | None]
@@ -33,8 +36,11 @@ class Attempts:
             TrainingError: the breaker stopped the run with a diagnosis.
             NoProgressError: a deterministic bug, or three attempts without progress.
         """
-        if self._reached() >= self._total_batches:
-            return
+        if self._reached() < self._total_batches:
+            self._supervise(run_once, policy, rng)
+        self._see_the_end()
+
+    def _supervise(self, run_once: RunOnce, policy: RestartPolicy, rng: random.Random) -> None:
         try:
             supervise(
                 lambda number: self._one(number, run_once),
@@ -44,8 +50,16 @@ class Attempts:
                 on_failed=self._failed,
             )
         except NoProgressError as error:
-            self._ledger.record("run_stopped", str(error), position=self._reached())
+            self._ledger.record("run_stopped", str(error), position=self._reached(), by=SUPERVISOR)
             raise
+
+    def _see_the_end(self) -> None:
+        """The last words of a run whose workers died after its last checkpoint, so that its story has an end."""
+        newest = self._newest()
+        if newest is not None and all(event.kind != "run_finished" for event in self._events()):
+            meta = {"position": newest.manifest.meta["position"], "step": newest.manifest.meta.get("step", 0)}
+            why = "all batches are consumed; the workers died before they could say so"
+            self._ledger.record("run_finished", why, **meta, by=SUPERVISOR)
 
     def _one(self, number: int, run_once: RunOnce) -> Attempt:
         began, told = self._reached(), len(self._events())
@@ -67,8 +81,16 @@ class Attempts:
         self._ledger.record("attempt_failed", why, **data)
 
     def _reached(self) -> int:
-        listing = self._home.checkpoints(self._run, self._clock).listing()
-        return max((int(artifact.manifest.meta.get("position", 0)) for artifact in listing), default=0)
+        newest = self._newest()
+        return 0 if newest is None else int(newest.manifest.meta["position"])
+
+    def _newest(self) -> Artifact | None:
+        """Read byte by byte: nobody can go on from a torn one, nor release it."""
+        store = self._home.checkpoints(self._run, self._clock)
+        return newest_healthy(store, on_damage=self._tell_damage)
+
+    def _tell_damage(self, name: str, why: str) -> None:
+        self._ledger.record("checkpoint_quarantined", why, name=name)
 
     def _events(self) -> list[Event]:
         events = read_ledger(self._home.ledger).events
@@ -82,4 +104,5 @@ class Attempts:
 
 
 def _failure(event: Event) -> Failure:
-    return Failure(error=str(event.data["error"]), position=int(event.data["position"]))
+    rank = int(event.data.get("rank", 0))
+    return Failure(error=str(event.data["error"]), position=int(event.data["position"]), rank=rank)

@@ -74,7 +74,7 @@ def _run(config: JobConfig, home: Home, clock: Clock, progress: ProgressFile) ->
     corpus, workload = prepare(config)
     _train(config, workload, home, clock)
     progress.turn(Phase.EVALUATING)
-    final = _final(config, home, clock)
+    final = _final(config, workload, home, clock)
     model = _model(workload, final)
     quality = _quality(model, corpus, workload)
     bundle = None
@@ -113,10 +113,10 @@ def _train(config: JobConfig, workload: Workload, home: Home, clock: Clock) -> N
     )
 
 
-def _final(config: JobConfig, home: Home, clock: Clock) -> Artifact:
+def _final(config: JobConfig, workload: Workload, home: Home, clock: Clock) -> Artifact:
     final = newest_healthy(home.checkpoints(config.run, clock))
-    if final is None:
-        raise ArtifactMissingError(f"run {config.run!r} left no whole checkpoint; start it again")
+    if final is None or final.manifest.meta["position"] < workload.total_batches:
+        raise ArtifactMissingError(f"the last checkpoint of run {config.run!r} is not whole any more; start it again")
     return final
 
 

@@ -27,7 +27,7 @@ class Desk:
 
     def leave_checkpoint(self, position: int) -> None:
         store = self.home.checkpoints("run", self.clock)
-        meta = {"position": position, "healthy": True}
+        meta = {"position": position, "step": position - 1, "healthy": True}
         store.publish(f"position-{position:012d}", lambda folder: folder.joinpath("x").touch(), meta=meta)
 
     def until_done(self, *attempts: int | str | Exception) -> None:
@@ -53,6 +53,34 @@ def test_attempts_go_on_until_all_batches_are_consumed(tmp_path: Path) -> None:
     assert desk.clock.monotonic_s() - start_s == 10.0 + 30.0
     events = [event for event in read_ledger(desk.home.ledger).events if event.kind == "attempt_failed"]
     assert [event.data["progressed"] for event in events] == [True, False]
+
+
+def test_a_last_checkpoint_that_was_damaged_is_put_aside_and_trained_again(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.leave_checkpoint(20)
+    desk.leave_checkpoint(30)
+    (tmp_path / "runs" / "run" / "checkpoints" / "position-000000000030" / "x").write_bytes(b"flipped")
+    desk.until_done(30)
+    kinds = [event.kind for event in read_ledger(desk.home.ledger).events]
+    assert kinds[0] == "checkpoint_quarantined"
+
+
+def test_a_damaged_checkpoint_hides_no_progress(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    for position in (10, 15):
+        desk.leave_checkpoint(position)
+    (tmp_path / "runs" / "run" / "checkpoints" / "position-000000000015" / "x").write_bytes(b"flipped")
+    desk.until_done(12, "a worker died", 30)
+    events = [event for event in read_ledger(desk.home.ledger).events if event.kind == "attempt_failed"]
+    assert [event.data["progressed"] for event in events] == [True, False]
+
+
+def test_a_run_whose_workers_died_after_the_last_checkpoint_has_an_end_in_its_story_once(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.until_done(30)
+    desk.until_done()
+    ends = [event for event in read_ledger(desk.home.ledger).events if event.kind == "run_finished"]
+    assert [event.data["step"] for event in ends] == [29]
 
 
 def test_three_barren_attempts_stop_the_run_and_the_ledger_says_why(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from failsoft.health.clock import ManualClock
 from failsoft.health.ledger import Ledger, Side, read_ledger
-from failsoft.training.summary import RunSummary, summarise
+from failsoft.training.summary import SUPERVISOR, RunSummary, summarise
 
 
 def told(path: Path, *story: tuple[float, str, dict[str, Any]]) -> RunSummary:
@@ -46,6 +46,27 @@ def test_what_a_restart_meets_again_counts_once(tmp_path: Path) -> None:
     assert (summary.worker_deaths, summary.attempts, summary.batches_repeated) == (1, 2, 12)
     assert (summary.resume_times_s, summary.took_s) == ((5.5,), 19.0)
     assert summary.dropped_fraction == 2 / 50
+
+
+def test_what_a_restart_undid_and_did_not_meet_again_does_not_count(tmp_path: Path) -> None:
+    summary = told(
+        tmp_path / "ledger.jsonl",
+        (1.0, "run_started", start(0)),
+        (2.0, "batch_refused", {"position": 3}),
+        (2.0, "batch_refused", {"position": 12}),
+        (2.5, "rolled_back", {"position": 17, "undone_steps": 4}),
+        (3.0, "run_started", {**start(10), "position": 10}),
+        (4.0, "rolled_back", {"position": 50, "undone_steps": 1}),
+        (5.0, "run_started", {**start(0), "position": 50}),
+        (9.0, "run_finished", {"step": 48}),
+    )
+    assert (summary.batches_refused, summary.rollbacks, summary.steps_undone) == (1, 1, 1)
+
+
+def test_a_run_whose_end_the_supervisor_tells_has_lost_its_worker(tmp_path: Path) -> None:
+    end = {"step": 48, "by": SUPERVISOR}
+    summary = told(tmp_path / "ledger.jsonl", (1.0, "run_started", start(0)), (9.0, "run_finished", end))
+    assert (summary.worker_deaths, summary.steps_applied, summary.finished) == (1, 48, True)
 
 
 def test_a_run_that_was_started_again_after_its_end_has_lost_no_worker(tmp_path: Path) -> None:

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from failsoft.health.ledger import Event, Side
 
+SUPERVISOR = "supervisor"
+"""Who says an event ``by`` this of the run's end, since no worker lived to do so."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunSummary:
-    """What a run went through. A batch that was met twice, because a restart repeated it, counts once."""
+    """What a run went through. What a restart undid does not count; what it met again counts once."""
 
     batches_total: int = 0
     steps_applied: int = 0
@@ -42,15 +45,16 @@ def summarise(events: Iterable[Event], *, run: str) -> RunSummary:
     mine = [event for event in events if event.side is Side.TRAINING and event.subject == run]
     starts = _of(mine, "run_started")
     finishes = _of(mine, "run_finished")
-    rollbacks = {event.data["position"]: event for event in _of(mine, "rolled_back")}
+    refused, rollbacks = _standing(mine, "batch_refused"), _standing(mine, "rolled_back")
     ends = [*finishes, *_of(mine, "run_stopped")]
+    own_ends = [event for event in ends if event.data.get("by") != SUPERVISOR]
     return RunSummary(
         batches_total=int(starts[-1].data["total_batches"]) if starts else 0,
         steps_applied=int(finishes[-1].data["step"]) if finishes else 0,
-        batches_refused=len({event.data["position"] for event in _of(mine, "batch_refused")}),
+        batches_refused=len(refused),
         rollbacks=len(rollbacks),
         steps_undone=sum(int(event.data["undone_steps"]) for event in rollbacks.values()),
-        worker_deaths=max(0, len(starts) - len(ends)),
+        worker_deaths=max(0, len(starts) - len(own_ends)),
         batches_repeated=sum(int(event.data["repeated_batches"]) for event in starts),
         resume_times_s=tuple(_resume_times(mine)),
         checkpoints=len({event.data["name"] for event in _of(mine, "checkpoint_published")}),
@@ -63,6 +67,19 @@ def summarise(events: Iterable[Event], *, run: str) -> RunSummary:
 
 def _of(events: list[Event], kind: str) -> list[Event]:
     return [event for event in events if event.kind == kind]
+
+
+def _standing(events: list[Event], kind: str) -> dict[int, Event]:
+    """The events of a kind by position, without those that a restart from before them undid."""
+    own_batch = 0 if kind == "rolled_back" else 1  # a rollback is told after its last batch, a refusal before it counts
+    found: dict[int, Event] = {}
+    for event in events:
+        if event.kind == "run_started":
+            start = int(event.data.get("position", 0))
+            found = {position: earlier for position, earlier in found.items() if position + own_batch <= start}
+        elif event.kind == kind:
+            found[int(event.data["position"])] = event
+    return found
 
 
 def _resume_times(events: list[Event]) -> Iterable[float]:
