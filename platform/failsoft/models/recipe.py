@@ -111,11 +111,11 @@ RECIPES = {
     for recipe in (
         Recipe(name="demo", epochs=4, batch_size=32, learning_rate=3e-3),
         Recipe(name="embedded", epochs=8, batch_size=32, learning_rate=3e-3),
-        Recipe(name="snips", epochs=16, batch_size=64, learning_rate=2e-3),
+        Recipe(name="snips", epochs=10, batch_size=64, learning_rate=2e-3),
     )
 }
 """By purpose: ``demo`` learns the embedded corpus in well under a minute, ``embedded`` learns it well, ``snips`` is for
-published corpora."""
+published corpora: SNIPS in 100 CPU-seconds to 0.986 intent accuracy and 0.945 slot F1 (16 epochs: 0.986 and 0.949)."""
 
 
 def recipe_named(name: str) -> Recipe:
