@@ -31,6 +31,15 @@ def test_an_absent_ledger_is_an_empty_one(tmp_path: Path) -> None:
     assert read_ledger(tmp_path / "none").events == ()
 
 
+def test_a_ledger_that_cannot_be_written_loses_no_word_and_stops_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "deep").touch()  # a file where the folder should be
+    event = ledger(tmp_path).record("trip", "12 bad of 40")
+    assert event.kind == "trip"
+    assert "12 bad of 40" in caplog.text
+
+
 @pytest.mark.parametrize("cut", [1, 5, 40])
 def test_a_torn_last_line_costs_that_line_only_and_not_the_next_one(tmp_path: Path, cut: int) -> None:
     book = ledger(tmp_path)

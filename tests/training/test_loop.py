@@ -218,6 +218,16 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tmp_path: Path) -> None:
     assert there == ["position-000000000008", "position-000000000024"]
 
 
+def test_a_disk_that_takes_no_more_words_does_not_end_the_training(tmp_path: Path) -> None:
+    loop = toy_loop(tmp_path, faults=nan_at(3, 7))
+    (tmp_path / "dead_letters").touch()  # a file where the folder of letters should be
+    (tmp_path / "progress.aside").mkdir()  # a folder where the progress file is made
+    loop.run()
+    assert (loop.state.position, loop.state.step) == (24, 22)
+    assert kinds(tmp_path).count("words_lost") == 1
+    assert kinds(tmp_path).count("batch_refused") == 2
+
+
 def test_a_disk_that_fills_up_within_the_tensors_costs_a_checkpoint_and_not_the_run(tmp_path: Path) -> None:
     loop = toy_loop(tmp_path)
     file_limit = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -9,6 +9,7 @@ tears at most the last line. Readers count torn lines instead of failing on them
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from failsoft.health.clock import Clock
+
+_log = logging.getLogger(__name__)
 
 SCHEMA = 1
 MAX_EVENT_BYTES = 64 * 1024
@@ -78,17 +81,29 @@ class Ledger:
         self._clock = clock
         self._side = side
         self._subject = subject
+        self.unrecorded = 0
+        """Events that the disk refused."""
 
     def record(self, kind: str, why: str, **data: Any) -> Event:
-        """Append one event and return it. ``data`` is small JSON; what JSON cannot say is written as text."""
+        """Append one event and return it. ``data`` is small JSON; what JSON cannot say is written as text.
+
+        A disk that takes no more words does not end the work that they are about: the event goes to the log instead.
+        """
         event = Event(at_s=self._clock.wall_s(), side=self._side, kind=kind, subject=self._subject, why=why, data=data)
+        try:
+            self._append(event)
+        except OSError as error:
+            self.unrecorded += 1
+            _log.warning("%s can't be written (%s); not in it: %s", self.path, error, event.to_line().decode())
+        return event
+
+    def _append(self, event: Event) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(self.path, os.O_APPEND | os.O_CREAT | os.O_RDWR, 0o600)
         try:
             os.write(handle, self._mend(handle) + event.to_line())
         finally:
             os.close(handle)
-        return event
 
     @staticmethod
     def _mend(handle: int) -> bytes:

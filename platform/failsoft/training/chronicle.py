@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from failsoft.health.clock import Clock
@@ -50,6 +51,7 @@ class Chronicle:
         self._set_mark: Callable[[int], None] = _nowhere
         self._resumes = False
         self._warned = False
+        self._speechless = False
 
     @property
     def letters_folder(self) -> Path:
@@ -81,7 +83,7 @@ class Chronicle:
         )
         if restored is not None:
             self._tell("restored", "newest whole and healthy", checkpoint=restored.name, repeated_batches=repeated)
-        self._file.write(self._look())
+        self._put_down(lambda: self._file.write(self._look()))
 
     @contextmanager
     def marking(self) -> Iterator[None]:
@@ -97,7 +99,7 @@ class Chronicle:
         """The batch at ``position`` is about to be worked on."""
         self._set_mark(position)
         if self._leads:
-            self._file.offer(self._look)
+            self._put_down(lambda: self._file.offer(self._look))
 
     def planned(self, fault: Fault) -> None:
         """A planned fault strikes now; each rank tells its own, since it may be its last word."""
@@ -117,7 +119,7 @@ class Chronicle:
     def refused(self, outcome: StepOutcome) -> None:
         """A batch left no trace but this."""
         letter = letter_of(outcome, step=self._state.step, at_s=self._desk.clock.wall_s())
-        self._letters.write(letter)
+        self._put_down(lambda: self._letters.write(letter))
         details = asdict(letter) | {"sample_ids": list(letter.sample_ids[:_MAX_IDS_IN_LEDGER])}
         del details["at_s"]  # the event has its own
         self._tell("batch_refused", letter.reason, **details, in_a_row=self._breaker.in_a_row)
@@ -146,7 +148,7 @@ class Chronicle:
                 sample_ids=tuple(mine.tolist()),
                 at_s=self._desk.clock.wall_s(),
             )
-            self._letters.write(letter)
+            self._put_down(partial(self._letters.write, letter))
 
     def withheld(self, tensor: str) -> None:
         """A snapshot was not taken because the state is ill."""
@@ -174,7 +176,18 @@ class Chronicle:
     def _end(self, phase: Phase) -> None:
         self._set_mark(self._state.position)
         if self._leads:
-            self._file.write(replace(self._look(), phase=phase))
+            self._put_down(lambda: self._file.write(replace(self._look(), phase=phase)))
+
+    def _put_down(self, write: Callable[[], object]) -> None:
+        """A disk that takes no more words must not end the training that they are about; said once."""
+        try:
+            write()
+        except OSError as error:
+            if not self._speechless:
+                self._tell(
+                    "words_lost", f"{error}; some dead letters or progress are not written down, training goes on"
+                )
+            self._speechless = True
 
     def _look(self) -> Progress:
         return replace(
