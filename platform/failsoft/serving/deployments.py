@@ -25,6 +25,7 @@ from failsoft.health.ledger import Ledger, Side
 from failsoft.models.scores import ScoreBatch
 from failsoft.serving.config import AppConfig
 from failsoft.serving.controller import ControllerConfig, follow_plans
+from failsoft.serving.diary import Diary
 from failsoft.serving.holder import ReleaseHolder, Wanted, wanted_of
 from failsoft.serving.kit import open_shelf
 from failsoft.serving.ladder import RungAnswer
@@ -71,7 +72,7 @@ class ModelColour:
     ) -> None:
         home, clock = Home.find(config.home), SystemClock()
         self._releases, self._colour, self._load = home.releases(clock), colour, load
-        self._ledger = Ledger(home.ledger, clock, side=Side.SERVING, subject=f"{colour} model")
+        self._diary = Diary(Ledger(home.ledger, clock, side=Side.SERVING, subject=f"{colour} model"))
         self._compute = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")
         self._holder = ReleaseHolder(self._open, self._refused)
         controller = ControllerConfig(home=str(config.home), release=config.release, profile=config.profile)
@@ -139,7 +140,7 @@ class ModelColour:
         return _Loaded(model=model, temperature=bundle.calibration().temperature)
 
     def _refused(self, wanted: Wanted, why: str) -> None:
-        self._ledger.record("release_refused", why, release=wanted.release, load_generation=wanted.load_generation)
+        self._diary.record("release_refused", why, release=wanted.release, load_generation=wanted.load_generation)
 
     async def _await_fault(self, sign: Path) -> None:
         """Break what is loaded while the fault's file is there, once for each load."""
@@ -149,7 +150,7 @@ class ModelColour:
             if held is not None and held is not broken and sign.exists():  # noqa: ASYNC240 -- a drill's own file on the local disk
                 broken = held
                 held.predictor.model.break_weights()
-                self._ledger.record("planned_fault", "weights were shuffled in memory", fault=FaultKind.BROKEN_WEIGHTS)
+                self._diary.record("planned_fault", "weights were shuffled in memory", fault=FaultKind.BROKEN_WEIGHTS)
             await asyncio.sleep(_FAULT_POLL_S)
 
 

@@ -27,6 +27,7 @@ from failsoft.serving.auth import bearer_guard
 from failsoft.serving.config import AppConfig
 from failsoft.serving.controller import ControllerClient, ControllerConfig, follow_plans, start_controller
 from failsoft.serving.defence import QualityPolicy
+from failsoft.serving.diary import Diary
 from failsoft.serving.front import FrontDesk
 from failsoft.serving.kit import KitShelf, open_shelf
 from failsoft.serving.messages import PredictAnswer, PredictAnswers, PredictRequest
@@ -101,7 +102,7 @@ class Gateway:
         self._name, self._config = f"gateway-{uuid.uuid4().hex[:8]}", config
         self._fallback = fallback
         clock, self._home = SystemClock(), Home.find(config.home)
-        self._ledger = Ledger(self._home.ledger, clock, side=Side.SERVING, subject=self._name)
+        self._diary = Diary(Ledger(self._home.ledger, clock, side=Side.SERVING, subject=self._name))
         controller = ControllerConfig(home=str(config.home), release=config.release, profile=config.profile)
         self._controller, self._follower = ControllerClient(controller), follow_plans(controller, name=self._name)
         await self._follower.start()
@@ -160,8 +161,8 @@ class Gateway:
         """What this replica knows."""
         process: dict[str, Any] = {"gateway": self._name, "pid": os.getpid(), "torch_loaded": "torch" in sys.modules}
         process["starting"] = sorted(colour for colour, arm in self._arms.items() if arm.starting)
-        silent_s, tripped = self._follower.silent_s, self._follower.tripped_locally
-        return process | {"controller_silent_s": silent_s, "tripped_locally": tripped} | self._desk.status()
+        process |= {"controller_silent_s": self._follower.silent_s, "tripped_locally": self._follower.tripped_locally}
+        return process | {"events_not_recorded": self._diary.unrecorded} | self._desk.status()
 
     async def degrade(self, *, for_s: float | None, why: str) -> dict[str, Any]:
         """Force the fallback everywhere; durable when this returns."""
@@ -183,7 +184,7 @@ class Gateway:
     def _tripped(self, epoch: int, why: str) -> None:
         """The watch's verdict takes effect here at once; the follower tells the controller."""
         self._follower.trip_locally(why)
-        self._ledger.record("gateway_tripped", why, epoch=epoch)
+        self._diary.record("gateway_tripped", why, epoch=epoch)
 
     async def _open_shelf(self) -> KitShelf:
         return await asyncio.to_thread(
@@ -202,7 +203,7 @@ class Gateway:
         try:
             await asyncio.to_thread(start_controller, controller)
         except FailsoftError as error:
-            self._ledger.record("controller_absent", str(error))
+            self._diary.record("controller_absent", str(error))
 
     async def _report(self) -> None:
         """Send what was counted; what does not get through is sent again with the next report."""
@@ -231,7 +232,7 @@ class Gateway:
         for kind, refusal in (("watch_not_armed", self._watch.refusal), ("fallback_refused", self._shelf.refusal)):
             if refusal is not None:
                 _log.warning("%s: %s", self._name, refusal)
-                self._ledger.record(kind, refusal)
+                self._diary.record(kind, refusal)
 
 
 def _last_line(error: Exception) -> str:

@@ -59,8 +59,11 @@ class HomeSurroundings:
         self._baselines: dict[str, tuple[float | None, float]] = {}
         self.ready: Mapping[Colour, float] = {}
         """Share of each colour's replicas that are ready, as last seen; a colour that is absent is unknown."""
-        self.unrecorded = 0
+
+    @property
+    def unrecorded(self) -> int:
         """Events that the ledger refused; the plan goes on without them."""
+        return self._ledger.unrecorded
 
     def plan_changed(self, plan: RoutingPlan) -> None:
         """Pass it on."""
@@ -68,10 +71,7 @@ class HomeSurroundings:
 
     def record(self, kind: str, why: str, **data: Any) -> None:
         """Write an event; a ledger that can't be written is counted and stops nothing."""
-        try:
-            self._ledger.record(kind, why, **data)
-        except OSError:
-            self.unrecorded += 1
+        self._ledger.record(kind, why, **data)
 
     def ready_fraction(self, plan: RoutingPlan) -> float | None:
         """Of the subject's colour."""
