@@ -1,4 +1,7 @@
-"""What the job learns: the corpus, made ready once by the driver and read by every worker from the run's folder."""
+"""What the job learns: the corpus, made ready once by the driver and read by every worker from the run's folder.
+
+It is published there as checkpoints are: whole, with digests, verified by each reader.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,9 @@ from torch import Tensor, nn
 
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.manifest import digest_bytes
-from failsoft.artifacts.store import write_durably
+from failsoft.artifacts.store import ArtifactStore
 from failsoft.errors import IncompatibleArtifactError
+from failsoft.health.clock import SystemClock
 from failsoft.models.corpora import load_corpus
 from failsoft.models.corpus import Corpus, Span, Utterance
 from failsoft.models.encoding import EncodedSplit, encode_corpus
@@ -26,8 +30,7 @@ from failsoft.models.recipe import Recipe, recipe_for, recipe_named
 from failsoft.models.tokens import TextCodec
 from train_jobs.config import JobConfig
 
-_FOLDER = "prepared"
-_IDENTITY = "identity.json"
+_NAME = "corpus"
 _TRAIN = "train.json"
 
 
@@ -79,7 +82,7 @@ def batches_of(config: JobConfig, recipe: Recipe, num_samples: int) -> int:
 
 
 def prepare(config: JobConfig) -> tuple[Corpus, Workload]:
-    """Make the run's folder ready, or find it ready; only the driver calls it.
+    """Make the run's folder ready, or find it ready; only the driver calls it. What is torn there is made again.
 
     Raises:
         CorpusError: the data can't be read.
@@ -88,27 +91,35 @@ def prepare(config: JobConfig) -> tuple[Corpus, Workload]:
     corpus = load_corpus(config.data)
     recipe = recipe_of(config, corpus)
     identity = _identity(config, recipe, corpus)
-    folder = Home.find(config.home).run(config.run) / _FOLDER
-    if (folder / _IDENTITY).exists():
-        _refuse_other(config.run, json.loads((folder / _IDENTITY).read_text("utf-8")), identity)
+    store = _prepared(config)
+    store.sweep_orphans()
+    found = store.newest()
+    if found is None:
+        store.publish(_NAME, lambda folder: _fill(folder, corpus, recipe), meta=identity)
     else:
-        _fill(folder, corpus, recipe, identity)
+        _refuse_other(config.run, dict(found.manifest.meta), identity)
     return corpus, read_workload(config)
 
 
-def _fill(folder: Path, corpus: Corpus, recipe: Recipe, identity: dict[str, Any]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+def _prepared(config: JobConfig) -> ArtifactStore:
+    return ArtifactStore(Home.find(config.home).run(config.run) / "prepared", SystemClock(), kind="prepared corpus")
+
+
+def _fill(folder: Path, corpus: Corpus, recipe: Recipe) -> None:
     codec, labels = TextCodec.train([utterance.text for utterance in corpus.train], recipe.codec), LabelSet.of(corpus)
     codec.save(folder / "codec.json")
     labels.save(folder / "labels.json")
     (folder / _TRAIN).write_text(json.dumps([asdict(utterance) for utterance in corpus.train]), "utf-8")
-    write_durably(folder / _IDENTITY, json.dumps(identity).encode())  # last: it says that the rest is there
 
 
 def read_workload(config: JobConfig) -> Workload:
-    """What :func:`prepare` left, without the corpus itself."""
-    folder = Home.find(config.home).run(config.run) / _FOLDER
-    identity = json.loads((folder / _IDENTITY).read_text("utf-8"))
+    """What :func:`prepare` left, without the corpus itself.
+
+    Raises:
+        ArtifactError: it is not there, or torn since.
+    """
+    prepared = _prepared(config).open(_NAME)
+    folder, identity = prepared.path, dict(prepared.manifest.meta)
     codec, labels = TextCodec.load(folder / "codec.json"), LabelSet.load(folder / "labels.json")
     utterances = [_utterance(record) for record in json.loads((folder / _TRAIN).read_text("utf-8"))]
     recipe = recipe_named(identity["recipe"]["name"])

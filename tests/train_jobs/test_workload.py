@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from failsoft.errors import IncompatibleArtifactError
+from failsoft.errors import DamagedArtifactError, IncompatibleArtifactError
 from failsoft.models.network import build
 from train_jobs.config import JobConfig, Preset
 from train_jobs.workload import IntentNerTask, batches_of, prepare, read_workload
@@ -26,6 +26,21 @@ def test_a_worker_reads_what_the_driver_made_ready(config: JobConfig) -> None:
     torch.manual_seed(1)
     task = IntentNerTask(build(read.network), read, torch.device("cpu"))
     assert torch.isfinite(task.loss(np.arange(4)))
+
+
+@pytest.mark.parametrize("name", ["train.json", "codec.json", "labels.json", "manifest.json"])
+def test_a_prepared_corpus_that_was_torn_or_changed_is_made_again_as_it_was(config: JobConfig, name: str) -> None:
+    _, made = prepare(config)
+    (path,) = (config.home / "runs" / "run" / "prepared").glob(f"corpus/{name}")
+    whole = path.read_bytes()
+    for torn in (whole[:-1], whole.replace(b"e", b"a", 1)):
+        path.write_bytes(torn)
+        with pytest.raises(DamagedArtifactError):
+            read_workload(config)
+        _, again = prepare(config)
+        assert again.train.ids == made.train.ids
+        assert (again.identity, again.network) == (made.identity, made.network)
+        assert name == "manifest.json" or path.read_bytes() == whole
 
 
 def test_a_run_that_goes_on_under_other_settings_is_refused_by_name(config: JobConfig) -> None:
