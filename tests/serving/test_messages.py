@@ -41,6 +41,7 @@ def test_one_text_and_several_are_asked_in_the_same_way() -> None:
         ({"texts": ["a" * (MAX_TEXT_CHARS + 1)]}, "at most 8000"),
         ({"texts": []}, "at least 1"),
         ({"texts": ["a"] * 65}, "at most 64"),
+        ({"texts": ["a" * MAX_TEXT_CHARS] * 9}, "72000 characters together, at most 64000"),
         ({"text": 7}, "valid string"),
         ({"text": "a", "key": ""}, "at least 1 character"),
         ({"text": "a", "key": "k" * 201}, "at most 200"),
@@ -52,8 +53,9 @@ def test_a_request_that_makes_no_sense_is_refused_in_words(body: dict[str, Any],
         PredictRequest.model_validate(body)
 
 
-def test_the_longest_text_is_accepted() -> None:
+def test_the_longest_text_and_the_longest_list_are_accepted() -> None:
     assert len(PredictRequest(text="a" * MAX_TEXT_CHARS).all_texts[0]) == MAX_TEXT_CHARS
+    assert len(PredictRequest(texts=["a" * 1000] * 64).all_texts) == 64
 
 
 def test_the_api_description_states_the_limits_and_has_examples() -> None:

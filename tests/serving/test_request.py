@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failsoft.health.clock import SystemClock
+from failsoft.health.clock import Clock, ManualClock, SystemClock
 from failsoft.health.window import Outcome
 from failsoft.serving.config import GatewayConfig
 from failsoft.serving.messages import Entity, PredictAnswer, Source
@@ -21,18 +21,35 @@ from tests.serving.fakes import Notes, ScriptedArm, good, ladder, plan, reading,
 pytestmark = pytest.mark.anyio
 
 
+class LeapingClock(ManualClock):
+    """Time passes each time that somebody looks, as on a machine that is far too busy."""
+
+    def __init__(self, *, leap_s: float) -> None:
+        super().__init__()
+        self._leap_s = leap_s
+
+    def monotonic_s(self) -> float:
+        """Later than the last time."""
+        self.advance(self._leap_s)
+        return super().monotonic_s()
+
+
 class Counter:
     """A gateway's answering with everything around it scripted."""
 
     def __init__(self, now: RoutingPlan | None = None, *, deadline_ms: float = 250.0) -> None:
         self.plan = now or plan()
         self.blue, self.green, self.notes = ScriptedArm(), ScriptedArm(), Notes()
-        self.answerer = Answerer(
+        self.config = GatewayConfig(deadline_ms=deadline_ms)
+        self.answerer = self.with_clock(SystemClock())
+
+    def with_clock(self, clock: Clock) -> Answerer:
+        return Answerer(
             situation=lambda: Situation(plan=self.plan, text_policy=TextPolicy(), ladder=ladder()),
             models={Colour.BLUE: self.blue, Colour.GREEN: self.green},
             journal=self.notes,
-            clock=SystemClock(),
-            config=GatewayConfig(deadline_ms=deadline_ms),
+            clock=clock,
+            config=self.config,
         )
 
     async def ask(self, text: str = "play some jazz", *, key: str = "caller") -> PredictAnswer:
@@ -88,6 +105,23 @@ async def test_a_model_that_hangs_costs_one_deadline_and_is_late() -> None:
     assert answer.source is Source.RULES
     assert 40.0 <= answer.latency_ms < 200.0
     assert counter.noted == [(Arm.SUBJECT, Outcome.LATE)]
+
+
+async def test_a_gateway_that_was_busy_itself_does_not_blame_the_model() -> None:
+    counter = Counter(deadline_ms=60.0)
+    counter.blue.takes_s = 0.02
+    asked = asyncio.create_task(counter.ask())
+    await asyncio.sleep(0.005)
+    SystemClock().sleep_s(0.3)  # the loop is held up, as by another caller's long texts
+    assert (await asked).source is Source.RULES
+    assert counter.noted == [(Arm.SUBJECT, Outcome.SHED)]
+
+
+async def test_a_model_that_was_left_no_time_is_not_asked_and_not_blamed() -> None:
+    counter = Counter(deadline_ms=60.0)
+    counter.answerer = counter.with_clock(LeapingClock(leap_s=1.0))
+    assert (await counter.ask()).source is Source.RULES
+    assert (counter.blue.asked, counter.noted) == ([], [(Arm.SUBJECT, Outcome.SHED)])
 
 
 @pytest.mark.parametrize("outcome", [Outcome.SHED, Outcome.ERROR])

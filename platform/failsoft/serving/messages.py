@@ -16,6 +16,8 @@ MAX_TEXT_CHARS = 8_000
 """A longer text is refused: the example's longest training text has 200 characters."""
 MAX_TEXTS = 64
 """Texts in one request."""
+MAX_CHARS = 64_000
+"""Characters in all texts of one request: cleaning them takes tens of ms, for which other callers wait."""
 MAX_ID_CHARS = 200
 
 
@@ -62,6 +64,9 @@ Id = Annotated[
 ]
 
 
+_TEXTS = f"Several texts, of at most {MAX_CHARS} characters together."
+
+
 class PredictRequest(BaseModel):
     """One text, or several that are answered item by item."""
 
@@ -76,14 +81,17 @@ class PredictRequest(BaseModel):
     )
 
     text: Text | None = Field(default=None, description="The text to answer.")
-    texts: list[Text] | None = Field(default=None, min_length=1, max_length=MAX_TEXTS, description="Several texts.")
+    texts: list[Text] | None = Field(default=None, min_length=1, max_length=MAX_TEXTS, description=_TEXTS)
     key: Id | None = Field(default=None, description="Caller or session: the same key stays with the same model.")
     request_id: Id | None = Field(default=None, description="Comes back in the answer; made up when absent.")
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
+    def _one_of_both_and_not_too_much(self) -> Self:
         if (self.text is None) == (self.texts is None):
             raise ValueError("give either text or texts, not both and not none")
+        chars = sum(map(len, self.texts or ()))
+        if chars > MAX_CHARS:
+            raise ValueError(f"{chars} characters together, at most {MAX_CHARS} are answered at once; send fewer texts")
         return self
 
     @property

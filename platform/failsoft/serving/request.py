@@ -94,6 +94,9 @@ class Mirrored:
 
 
 _UNREADABLE = NoReading(outcome=Outcome.BAD_INPUT, why="nothing in the text can be read by the model")
+_BUSY = NoReading(outcome=Outcome.SHED, why="the gateway was too busy to wait for the model")
+_OVERSLEPT_S = 0.05
+"""A deadline that is noticed so much too late was missed by this process; a healthy loop is a few ms late."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,10 +175,16 @@ class Answerer:
         return self._from_ladder(visit, why=reading.why, refused=reading)
 
     async def _ask(self, colour: Colour, text: str, *, left_s: float) -> Reading | NoReading:
+        """Late is only a model that had its time: when this process was busy, nobody heard what the model said."""
+        if not left_s > 0.0:
+            return _BUSY
+        asked_s = self._clock.monotonic_s()
         try:
             async with asyncio.timeout(left_s):
                 return await self._models[colour].ask(text)
         except TimeoutError:
+            if self._clock.monotonic_s() - asked_s - left_s > _OVERSLEPT_S:
+                return _BUSY
             return NoReading(outcome=Outcome.LATE, why=f"no answer of the model within {left_s * 1000:.0f} ms")
 
     def _left_s(self, visit: _Visit) -> float:
