@@ -17,7 +17,7 @@ def published(folder: Path, **changes: Any) -> Path:
     body: dict[str, Any] = {
         "train": [["pay the bill", "pay"], ["call me", "call"]],
         "val": [["pay it", "pay"]],
-        "test": [["ring me", "call"]],
+        "test": [["ring me", "call"], ["settle it", "pay"]],
         "oos_train": [["how high is the moon", "oos"]],
         "oos_val": [["who won", "oos"]],
         "oos_test": [["sing", "oos"]],
@@ -30,7 +30,7 @@ def test_out_of_scope_texts_are_an_intent_of_their_own(tmp_path: Path) -> None:
     corpus = load_corpus(published(tmp_path))
     assert corpus.intents == ("call", "oos", "pay")
     assert corpus.slots == ()
-    assert [sample.id for sample in corpus.test] == ["clinc150/test#0", "clinc150/oos_test#0"]
+    assert [sample.id for sample in corpus.test] == ["clinc150/test#0", "clinc150/test#1", "clinc150/oos_test#0"]
 
 
 def test_an_entry_that_is_no_pair_is_left_out_and_counted(tmp_path: Path) -> None:

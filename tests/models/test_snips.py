@@ -79,6 +79,16 @@ def test_a_damaged_sample_is_mended_or_left_out_and_always_counted(tmp_path: Pat
     assert "train_Go_full.json#1" in str(corpus.report)
 
 
+def test_a_file_of_one_intent_that_is_missing_is_refused_or_counted(tmp_path: Path) -> None:
+    published(tmp_path, [PLAIN])
+    (tmp_path / "validate_Rest.json").write_text(json.dumps({"Rest": [entry("sleep")]}), "utf-8")
+    with pytest.raises(CorpusError, match=r"validate_Rest\.json#0 has intent 'Rest', which no training sample has"):
+        read_snips(tmp_path)
+    (tmp_path / "validate_Rest.json").unlink()
+    (tmp_path / "train_Rest_full.json").write_text(json.dumps({"Rest": [entry("sleep"), entry("doze")]}), "utf-8")
+    assert read_snips(tmp_path).report.counts["intents without a test sample"] == 1
+
+
 def test_a_slot_that_training_never_saw_is_counted_and_kept_as_a_miss(tmp_path: Path) -> None:
     odd = {"data": [{"text": "at "}, {"text": "noon", "entity": "hour"}]}
     corpus = read_snips(published(tmp_path, [PLAIN], test=[odd]))

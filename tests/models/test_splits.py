@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from failsoft.errors import CorpusError
@@ -37,6 +39,15 @@ def test_a_double_leaves_train_and_stays_where_it_judges() -> None:
 def test_an_empty_split_is_refused_by_name() -> None:
     with pytest.raises(CorpusError, match="train split of corpus toy is empty"):
         assemble("toy", (said("a", split="train"), said("b", split="v"), said("a", split="t")), Repairs())
+
+
+def test_an_intent_that_only_the_judging_splits_hold_is_refused_and_one_that_none_tests_is_counted() -> None:
+    train, validation, test = said("a", split="train"), said("b", split="v"), said("c", split="t")
+    odd = replace(test[0], intent="fly")
+    with pytest.raises(CorpusError, match="t#0 has intent 'fly', which no training sample has"):
+        assemble("toy", (train, validation, [odd]), Repairs())
+    corpus = assemble("toy", ([*train, replace(odd, text="d")], validation, test), Repairs())
+    assert corpus.report.counts == {"intents without a test sample": 1}
 
 
 def test_texts_of_signs_alone_are_still_told_apart() -> None:

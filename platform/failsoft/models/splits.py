@@ -45,7 +45,7 @@ def assemble(name: str, splits: Splits, repairs: Repairs) -> Corpus:
         repairs: what was mended so far; the removals are added to it.
 
     Raises:
-        CorpusError: a split is empty.
+        CorpusError: a split is empty, or a text is to be judged by an intent that training never saw.
     """
     train, validation, test = splits
     test_texts = {normalised(sample.text) for sample in test}
@@ -56,6 +56,7 @@ def assemble(name: str, splits: Splits, repairs: Repairs) -> Corpus:
     for label, split in (("train", train), ("validation", validation), ("test", test)):
         if not split:
             raise CorpusError(f"the {label} split of corpus {name} is empty; give files that hold samples for it")
+    _compare_intents(train, validation, test, repairs)
     return Corpus(
         name=name,
         train=tuple(train),
@@ -65,6 +66,20 @@ def assemble(name: str, splits: Splits, repairs: Repairs) -> Corpus:
         slots=tuple(sorted({span.slot for sample in train for span in sample.spans})),
         report=repairs.report(),
     )
+
+
+def _compare_intents(
+    train: Sequence[Utterance], validation: Sequence[Utterance], test: Sequence[Utterance], repairs: Repairs
+) -> None:
+    """Nobody can learn an intent without samples of it; one that no test sample judges is counted."""
+    learnt, judged = {sample.intent for sample in train}, {sample.intent for sample in test}
+    for sample in (*validation, *test):
+        if sample.intent not in learnt:
+            raise CorpusError(
+                f"{sample.id} has intent {sample.intent!r}, which no training sample has; give a training file for it"
+            )
+    for intent in sorted(learnt - judged):
+        repairs.add("intents without a test sample", intent)
 
 
 def _without(samples: Sequence[Utterance], taken: set[str], kind: str, repairs: Repairs) -> list[Utterance]:
