@@ -37,6 +37,7 @@ from failsoft.serving.plan import Colour, RoutingPlan
 from failsoft.serving.replies import read_reply
 from failsoft.serving.request import Answerer, Mirrored, NoReading, Reading
 from failsoft.serving.routes import build_routes
+from failsoft.serving.several import answer_all
 from failsoft.serving.stages import stage_policy
 from failsoft.serving.watch import Watch
 
@@ -101,8 +102,8 @@ class Gateway:
     ) -> None:
         self._name, self._config = f"gateway-{uuid.uuid4().hex[:8]}", config
         self._fallback = fallback
-        clock, self._home = SystemClock(), Home.find(config.home)
-        self._diary = Diary(Ledger(self._home.ledger, clock, side=Side.SERVING, subject=self._name))
+        self._clock, self._home = SystemClock(), Home.find(config.home)
+        self._diary = Diary(Ledger(self._home.ledger, self._clock, side=Side.SERVING, subject=self._name))
         controller = ControllerConfig(home=str(config.home), release=config.release, profile=config.profile)
         self._controller, self._follower = ControllerClient(controller), follow_plans(controller, name=self._name)
         await self._follower.start()
@@ -122,7 +123,7 @@ class Gateway:
             Colour.GREEN: HandleArm(green, config.quality),
         }
         self._answerer = Answerer(
-            situation=self._desk.situation, models=arms, journal=self._desk, clock=clock, config=config.gateway
+            situation=self._desk.situation, models=arms, journal=self._desk, clock=self._clock, config=config.gateway
         )
         self._report_refusals()
         self._tasks = [asyncio.create_task(duty, name=name) for name, duty in self._duties().items()]
@@ -149,12 +150,7 @@ class Gateway:
     async def predict(self, request: PredictRequest) -> PredictAnswer | PredictAnswers:
         """Answer one text, or several item by item."""
         request_id = request.request_id or uuid.uuid4().hex
-        answers = await asyncio.gather(
-            *(
-                self._answerer.answer(text, key=request.key or f"{request_id}/{row}", request_id=request_id)
-                for row, text in enumerate(request.all_texts)
-            )
-        )
+        answers = await answer_all(self._answerer, request, request_id=request_id, clock=self._clock)
         return answers[0] if request.texts is None else PredictAnswers(answers=answers)
 
     def status(self) -> dict[str, Any]:
@@ -188,7 +184,7 @@ class Gateway:
 
     async def _open_shelf(self) -> KitShelf:
         return await asyncio.to_thread(
-            open_shelf, self._home.releases(SystemClock()), self._follower.plan.subject_release
+            open_shelf, self._home.releases(self._clock), self._follower.plan.subject_release
         )
 
     def _duties(self) -> dict[str, Coroutine[Any, Any, None]]:

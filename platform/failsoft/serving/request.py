@@ -136,10 +136,15 @@ class Answerer:
         self._journal = journal
         self._clock = clock
         self._config = config
+        self._budget_s = (config.deadline_ms - config.ladder_reserve_ms) / 1000
+        """What the model may take: the deadline, less what the ladder needs afterwards."""
 
-    async def answer(self, text: str, *, key: str, request_id: str) -> PredictAnswer:
-        """Answer one text; never raises for anything that a text or a model may do."""
-        visit = self._enter(text, key=key, request_id=request_id)
+    async def answer(self, text: str, *, key: str, request_id: str, began_s: float | None = None) -> PredictAnswer:
+        """Answer one text; never raises for anything that a text or a model may do.
+
+        ``began_s``: when its request came, on this clock, if that was before now; the deadline counts from there.
+        """
+        visit = self._enter(text, key=key, request_id=request_id, began_s=began_s)
         if visit.cleaned.verdict is Cleanliness.HOPELESS:
             self._note(visit.now.plan, Arm.SUBJECT, _UNREADABLE, since_s=visit.started_s)
             answer = self._from_ladder(visit, why=_UNREADABLE.why)
@@ -151,13 +156,13 @@ class Answerer:
 
     async def answer_mirrored(self, copy: Mirrored) -> None:
         """Let the subject answer a copied request and note how that went; the caller was answered long ago."""
-        started_s = self._clock.monotonic_s()
-        reading = await self._ask(copy.plan.subject, copy.text, left_s=self._config.mirror_deadline_ms / 1000)
+        started_s, whole_s = self._clock.monotonic_s(), self._config.mirror_deadline_ms / 1000
+        reading = await self._ask(copy.plan.subject, copy.text, left_s=whole_s, whole_s=whole_s)
         agreed = reading.intent == copy.live_intent if isinstance(reading, Reading) else None
         self._note(copy.plan, Arm.SUBJECT, reading, since_s=started_s, mirrored=True, agreed=agreed)
 
-    def _enter(self, text: str, *, key: str, request_id: str) -> _Visit:
-        started_s, now = self._clock.monotonic_s(), self._situation()
+    def _enter(self, text: str, *, key: str, request_id: str, began_s: float | None) -> _Visit:
+        started_s, now = self._clock.monotonic_s() if began_s is None else began_s, self._situation()
         cleaned = sanitize(text, now.text_policy)
         return _Visit(key=key, request_id=request_id, started_s=started_s, now=now, text=text, cleaned=cleaned)
 
@@ -168,14 +173,15 @@ class Answerer:
         if colour is None:
             return self._from_ladder(visit, why=f"{plan.stage}: {plan.why}")
         asked_s = self._clock.monotonic_s()
-        reading = await self._ask(colour, visit.cleaned.text, left_s=self._left_s(visit))
+        left_s = max(0.0, self._budget_s - (asked_s - visit.started_s))
+        reading = await self._ask(colour, visit.cleaned.text, left_s=left_s, whole_s=self._budget_s)
         self._note(plan, arm, reading, since_s=asked_s)
         if isinstance(reading, Reading) and reading.usable:
             return self._from_model(visit, arm, reading)
         return self._from_ladder(visit, why=reading.why, refused=reading)
 
-    async def _ask(self, colour: Colour, text: str, *, left_s: float) -> Reading | NoReading:
-        """Late is only a model that had its time: when this process was busy, nobody heard what the model said."""
+    async def _ask(self, colour: Colour, text: str, *, left_s: float, whole_s: float) -> Reading | NoReading:
+        """Late is only a model that had most of its time, and to which this process was not too busy to listen."""
         if not left_s > 0.0:
             return _BUSY
         asked_s = self._clock.monotonic_s()
@@ -183,14 +189,10 @@ class Answerer:
             async with asyncio.timeout(left_s):
                 return await self._models[colour].ask(text)
         except TimeoutError:
-            if self._clock.monotonic_s() - asked_s - left_s > _OVERSLEPT_S:
+            overslept_s = self._clock.monotonic_s() - asked_s - left_s
+            if overslept_s > _OVERSLEPT_S or left_s < whole_s / 2:
                 return _BUSY
             return NoReading(outcome=Outcome.LATE, why=f"no answer of the model within {left_s * 1000:.0f} ms")
-
-    def _left_s(self, visit: _Visit) -> float:
-        """What the model may take: the deadline, less what is spent, less what the ladder needs afterwards."""
-        budget_ms = self._config.deadline_ms - self._config.ladder_reserve_ms
-        return max(0.0, budget_ms / 1000 - (self._clock.monotonic_s() - visit.started_s))
 
     def _note(
         self,

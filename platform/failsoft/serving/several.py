@@ -1,0 +1,27 @@
+"""Several texts of one request: under one deadline, and a few at a time."""
+
+from __future__ import annotations
+
+import asyncio
+
+from failsoft.health.clock import Clock
+from failsoft.serving.messages import PredictAnswer, PredictRequest
+from failsoft.serving.request import Answerer
+
+AT_ONCE = 4
+"""Texts of one request that the model is asked at the same time. All at once they would fill its queue, so that most
+were shed, and long ones would wait for each other until a healthy model looked late."""
+
+
+async def answer_all(
+    answerer: Answerer, request: PredictRequest, *, request_id: str, clock: Clock
+) -> list[PredictAnswer]:
+    """One answer for each text, in order. Texts that the model has no time for any more are answered by the ladder."""
+    began_s, turns = clock.monotonic_s(), asyncio.Semaphore(AT_ONCE)
+
+    async def one(row: int, text: str) -> PredictAnswer:
+        key = request.key or f"{request_id}/{row}"
+        async with turns:
+            return await answerer.answer(text, key=key, request_id=request_id, began_s=began_s)
+
+    return await asyncio.gather(*(one(row, text) for row, text in enumerate(request.all_texts)))
