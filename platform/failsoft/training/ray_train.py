@@ -127,11 +127,20 @@ def _deliver_through_ray(write: Write | None, metrics: Mapping[str, float]) -> N
 
 def _note(error: Exception, settings: RaySettings, ranks: Ranks) -> None:
     """Leave the error in the ledger: by it the supervisor tells a bug from a fault."""
-    lost_peer = isinstance(error, dist.DistError) or "gloo" in str(error).lower() or "by peer" in str(error)
     ledger = Ledger(settings.ledger, SystemClock(), side=Side.TRAINING, subject=settings.folder.name)
-    kind = "peer_lost" if lost_peer else "worker_failed"
     said = f"{type(error).__name__}: {_first_lines(error)}"
-    ledger.record(kind, said, error=said, position=PositionMark(settings.folder).read() or 0, rank=ranks.rank)
+    ledger.record(kind_of(error), said, error=said, position=PositionMark(settings.folder).read() or 0, rank=ranks.rank)
+
+
+def kind_of(error: Exception) -> str:
+    """The ledger's word for what ended a worker; only a ``worker_failed`` that comes back can be a bug in the code.
+
+    A peer, a disk, a network or memory that was away may well be away again for the immediate retry.
+    """
+    if isinstance(error, dist.DistError) or "gloo" in str(error).lower() or "by peer" in str(error):
+        return "peer_lost"
+    surroundings = OSError | MemoryError | torch.OutOfMemoryError
+    return "surroundings_failed" if isinstance(error, surroundings) else "worker_failed"
 
 
 def _first_lines(error: BaseException) -> str:
