@@ -8,7 +8,14 @@ from typing import Any
 import httpx
 import pytest
 
-from failsoft.errors import BadRequestError, NotAuthorizedError, PlanStoreError
+from failsoft.errors import (
+    ArtifactMissingError,
+    BadRequestError,
+    DamagedArtifactError,
+    IncompatibleArtifactError,
+    NotAuthorizedError,
+    PlanStoreError,
+)
 from failsoft.serving.messages import PredictAnswer, PredictRequest
 from failsoft.serving.routes import build_routes
 
@@ -103,6 +110,42 @@ async def test_a_force_of_no_time_is_refused() -> None:
     async with client(FakeFront()) as http:
         response = await http.post("/v1/degrade", json={"for_s": 0, "why": "x"}, headers=OPERATOR)
     assert response.status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("path", "order"),
+    [
+        ("/v1/degrade", {"why": "02:15", "for": 3600}),  # would hold for ever
+        ("/v1/degrade", {"why": "02:15", "for_s": True}),
+        ("/v1/degrade", {"why": "02:15", "for_s": "3600"}),
+        ("/v1/restore", {"why": "mended", "when": "later"}),
+    ],
+)
+async def test_an_order_with_something_else_in_it_is_refused_instead_of_half_obeyed(
+    path: str, order: dict[str, Any]
+) -> None:
+    front = FakeFront()
+    async with client(front) as http:
+        response = await http.post(path, json=order, headers=OPERATOR)
+    assert (response.status_code, front.orders) == (422, [])
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ArtifactMissingError("no release named 'r9'; there: r1"), 404),
+        (DamagedArtifactError("r9 is torn"), 409),
+        (IncompatibleArtifactError("r9 is newer"), 409),
+    ],
+)
+async def test_a_release_that_can_not_be_proposed_is_the_orders_fault_and_not_the_gateways(
+    error: Exception, status: int
+) -> None:
+    front = FakeFront()
+    front.fails_with = error
+    async with client(front) as http:
+        response = await http.post("/v1/releases/r9/propose", headers=OPERATOR)
+    assert (response.status_code, response.json()["detail"]) == (status, str(error))
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,17 @@ from typing import Annotated, Any, Protocol
 from fastapi import Depends, FastAPI, Header, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from failsoft.errors import BadRequestError, ConfigError, FailsoftError, NotAuthorizedError
+from failsoft.errors import (
+    ArtifactError,
+    ArtifactMissingError,
+    BadRequestError,
+    ConfigError,
+    FailsoftError,
+    NotAuthorizedError,
+)
 from failsoft.serving.bodies import BodyLimit
 from failsoft.serving.messages import PredictAnswer, PredictAnswers, PredictRequest, problem
 
@@ -19,14 +26,20 @@ Guard = Callable[[str | None], None]
 """Raises NotAuthorizedError unless an Authorization header carries the operator's token."""
 
 
-class Force(BaseModel):
+class Order(BaseModel):
+    """What an operator sends. Strict: a misspelt time limit must not become an order without end."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Force(Order):
     """An operator's order to answer from the fallback."""
 
     for_s: float | None = Field(default=None, gt=0.0, le=30 * 86_400.0, description="Seconds; null: until restore.")
     why: str = Field(min_length=1, max_length=500)
 
 
-class Reason(BaseModel):
+class Reason(Order):
     """Why an operator does something; kept in the ledger."""
 
     why: str = Field(min_length=1, max_length=500)
@@ -107,6 +120,8 @@ _STATUS_OF: dict[type[FailsoftError], int] = {
     NotAuthorizedError: 401,
     BadRequestError: 400,
     ConfigError: 400,
+    ArtifactMissingError: 404,
+    ArtifactError: 409,
     FailsoftError: 503,
 }
 
