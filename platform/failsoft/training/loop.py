@@ -74,7 +74,7 @@ class TrainLoop:
 
         Raises:
             DropRateError: too many batches were refused.
-            TrainingError: rolling back does not help.
+            TrainingError: rolling back does not help, or the state is ill before the first step.
             IncompatibleArtifactError: the checkpoint on disk is of another run or model.
         """
         self._begin()
@@ -94,7 +94,12 @@ class TrainLoop:
         restored = self.checkpoints.restore(self.state, seed=self.plan.seed)
         digest = identity_digest(self.checkpoints.identity)
         self._chronicle.started(restored, total_batches=self.plan.total_batches, identity_digest=digest)
-        self._take_snapshot()
+        ill = self._take_snapshot()
+        if ill is not None:
+            raise self._stopped(
+                f"{ill} is not finite before the first step, so there is no state to go back to or to publish; start "
+                "from finite weights, and write a mask as a large negative number instead of an infinite one"
+            )
 
     def _one_batch(self) -> StepOutcome:
         position = self.state.position
@@ -149,20 +154,25 @@ class TrainLoop:
         self.breaker.life.move(RunState.RUNNING, why=f"back at step {mark.step}")
 
     def _stop(self, advice: Advice, why: str) -> None:
-        self.breaker.life.move(RunState.STOPPED, why=why)
         diagnosis = (
             f"{advice} ({why}) at position {self.state.position}, step {self.state.step}; look at the samples named in "
             f"{self._chronicle.letters_folder}; when the data is mended, start a new run (this one would go on from "
             "its last checkpoint, with the same data)"
         )
-        self._chronicle.stopped(diagnosis)
-        raise DropRateError(diagnosis) if advice is Advice.STOP_DROP_RATE else TrainingError(diagnosis)
+        raise self._stopped(diagnosis, DropRateError if advice is Advice.STOP_DROP_RATE else TrainingError)
 
-    def _take_snapshot(self) -> None:
+    def _stopped(self, diagnosis: str, kind: type[TrainingError] = TrainingError) -> TrainingError:
+        self.breaker.life.move(RunState.STOPPED, why=diagnosis)
+        self._chronicle.stopped(diagnosis)
+        return kind(diagnosis)
+
+    def _take_snapshot(self) -> str | None:
+        """Returns the name of the ill tensor that kept it from being taken."""
         ill = self._snapshots.take()
         if ill is not None:
             self._chronicle.withheld(ill)
         self._since_snapshot = 0
+        return ill
 
     def _publish(self) -> bool:
         """Checkpoint, and a snapshot of the same moment: so a rollback goes the same way in a run resumed from here."""
@@ -175,7 +185,9 @@ class TrainLoop:
 
     def _finish(self) -> None:
         if self.checkpoints.position != self.state.position and not self._publish():
-            self._roll_back("the final state could not be published")
+            newest = self._snapshots.newest
+            if newest is None or newest.position != self.state.position:  # it was withheld, too: the state is ill
+                self._roll_back("the final state is ill")
             if not self._publish():
                 raise ArtifactError(
                     f"the final state of the run could not be written to {self.checkpoints.store.root}; make room on "
