@@ -7,6 +7,7 @@ from pathlib import Path
 
 from failsoft.artifacts.bundle import Bundle
 from failsoft.artifacts.home import Home
+from failsoft.artifacts.store import ArtifactStore
 from failsoft.errors import FailsoftError
 from failsoft.health.clock import SystemClock
 from failsoft.release.candidate import open_release
@@ -36,17 +37,16 @@ def gate_release(
     Raises:
         ArtifactError: ``against`` can't be opened. What is wrong with ``release`` itself is a failed gate.
     """
-    folder = _folder_of(release, home)
-    previous = None if against is None else Bundle.of(home.releases(SystemClock()).open(against))
+    releases = home.releases(SystemClock())
+    previous = None if against is None else Bundle.of(releases.open(against))
     try:
-        bundle = open_release(folder)
+        bundle = Bundle.of(releases.open(release)) if _is_published(release, releases) else open_release(Path(release))
         clean = cleaner_of(bundle)
     except FailsoftError as error:
-        return GateReport(release=folder.name, results=(not_measured("loads as serving loads it", str(error)),))
+        return GateReport(release=Path(release).name, results=(not_measured("loads as serving loads it", str(error)),))
     return gate_bundle(bundle, traffic, previous=previous, clean=clean, watch=watch)
 
 
-def _folder_of(release: str, home: Home) -> Path:
-    """A name means a published release; whatever holds a slash, or is a folder from here, means that folder."""
-    published = home.releases(SystemClock()).root / release
-    return published if "/" not in release and published.is_dir() else Path(release)
+def _is_published(release: str, releases: ArtifactStore) -> bool:
+    """A name means a published release; whatever holds a slash or begins with a dot, or is none, means a folder."""
+    return "/" not in release and release[:1] != "." and (releases.root / release).is_dir()

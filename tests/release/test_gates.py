@@ -219,6 +219,8 @@ def test_the_printed_report_shows_each_gate_and_the_verdict() -> None:
         {"max_deviation": 0.0},
         {"max_kl": math.nan},
         {"max_golden_shift": math.nan},
+        {"max_weak_fraction": 2.0},
+        {"max_accuracy_behind_fallback": 1.0},
         {"min_samples": 1},
     ],
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +64,19 @@ def test_the_baseline_is_measured_and_the_report_passed(published: Bundle) -> No
 
 def test_the_cleaner_is_the_release_s_own(published: Bundle) -> None:
     assert cleaner_of(published)("rain\u200b😀now") == "rain 😀 now"
+
+
+def test_a_published_release_without_its_manifest_fails_as_serving_would_refuse_it(
+    published: Bundle, home: Home, tmp_path: Path
+) -> None:
+    other = Home.find(tmp_path)
+    copied = other.releases(SystemClock()).root / published.name
+    shutil.copytree(published.path, copied)
+    assert gate_release(published.name, home=other).passed
+    (copied / "manifest.json").unlink()
+    report = gate_release(published.name, home=other)
+    assert not report.passed
+    assert "manifest.json" in report.in_words()
 
 
 def test_a_published_release_is_gated_by_name_and_by_folder(published: Bundle, home: Home) -> None:

@@ -58,13 +58,7 @@ class GatePolicy:
 
     def __post_init__(self) -> None:
         """Refuse limits that nothing or everything passes."""
-        shares = (
-            "min_readable_fraction",
-            "min_known_kept_fraction",
-            "min_known_fraction",
-            "min_traffic_types_fraction",
-        )
-        for name in (*shares, "max_golden_shift"):
+        for name in _SHARES:
             if not 0.0 < getattr(self, name) < 1.0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; use a share strictly between 0 and 1")
         for name in ("max_deviation", "max_kl", "max_logit_fall", "max_entropy_rise"):
