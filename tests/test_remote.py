@@ -7,7 +7,7 @@ import json
 import httpx
 import pytest
 
-from failsoft.errors import NotAuthorizedError, ServingError
+from failsoft.errors import ConfigError, NotAuthorizedError, ServingError
 from failsoft.remote import GatewayClient
 
 
@@ -42,3 +42,15 @@ def test_a_refused_token_says_how_to_get_the_right_one() -> None:
 def test_any_other_answer_is_an_error_with_its_status() -> None:
     with pytest.raises(ServingError, match="503"):
         client(httpx.Response(503, text="no")).status()
+
+
+@pytest.mark.parametrize("body", [b"<html>hello</html>", b"[]", b"7", b"\xff"])
+def test_a_server_that_is_no_gateway_is_called_that(body: bytes) -> None:
+    with pytest.raises(ServingError, match="no gateway"):
+        client(httpx.Response(200, content=body)).status()
+
+
+@pytest.mark.parametrize("url", ["http://[", "http://\x00", "127.0.0.1:8000", "ftp://127.0.0.1"])
+def test_an_address_that_is_none_is_an_error_in_words(url: str) -> None:
+    with pytest.raises((ConfigError, ServingError)):
+        GatewayClient(url).status()

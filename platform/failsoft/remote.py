@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from failsoft.errors import NotAuthorizedError, ServingError
+from failsoft.errors import ConfigError, NotAuthorizedError, ServingError
 
 
 class GatewayClient:
@@ -15,7 +15,10 @@ class GatewayClient:
     def __init__(self, url: str, *, token: str | None = None, transport: httpx.BaseTransport | None = None) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._url = url.rstrip("/")
-        self._http = httpx.Client(base_url=self._url, headers=headers, timeout=10.0, transport=transport)
+        try:
+            self._http = httpx.Client(base_url=self._url, headers=headers, timeout=10.0, transport=transport)
+        except httpx.InvalidURL as error:
+            raise ConfigError(f"{url!r} is no address ({error}); give one like http://127.0.0.1:8000") from error
 
     def status(self) -> dict[str, Any]:
         """What the gateway replica that answers knows: plan, window, counters."""
@@ -42,4 +45,13 @@ class GatewayClient:
             )
         if response.status_code != 200:
             raise ServingError(f"{self._url}{path} answered {response.status_code}: {response.text[:300]}")
-        return dict(response.json())
+        return self._read(response)
+
+    def _read(self, response: httpx.Response) -> dict[str, Any]:
+        try:
+            body = response.json()
+        except ValueError:  # also what is no UTF-8
+            body = None
+        if not isinstance(body, dict):
+            raise ServingError(f"no gateway answers at {self._url}, but something else; give its address with --url")
+        return body

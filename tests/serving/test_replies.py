@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,18 +15,22 @@ from failsoft.serving.replies import ModelReply, read_reply
 from failsoft.serving.request import Reading
 
 
-def read(*rows: list[float], spans: list[list[ScoredSpan]] | None = None, texts: int | None = None) -> list[Reading]:
+def reply_of(rows: list[list[float]], spans: list[list[ScoredSpan]]) -> ModelReply:
     count = len(rows)
     scores = ScoreBatch(
         intents=("play_music", "get_weather", "set_alarm"),
         intent_logits_BC=np.asarray(rows, dtype=np.float32),
-        spans=spans or [[] for _ in rows],
+        spans=spans,
         counts_B=np.ones(count, dtype=np.int32),
         oov_fraction_B=np.zeros(count, dtype=np.float32),
         left_out_B=np.zeros(count, dtype=np.int32),
     )
-    reply = ModelReply(scores=scores, temperature=1.0, release="r1", load_generation=3)
-    return read_reply(reply, QualityPolicy(), texts=texts or count)
+    return ModelReply(scores=scores, temperature=1.0, release="r1", load_generation=3)
+
+
+def read(*rows: list[float], spans: list[list[ScoredSpan]] | None = None, texts: int | None = None) -> list[Reading]:
+    reply = reply_of(list(rows), spans or [[] for _ in rows])
+    return read_reply(reply, QualityPolicy(), texts=texts or len(rows))
 
 
 def test_a_clear_answer_is_good_and_names_its_load() -> None:
@@ -58,3 +63,20 @@ def test_a_span_that_is_not_credible_is_left_out() -> None:
     spans = [[ScoredSpan(0, 4, "genre", 0.2), ScoredSpan(5, 9, "artist", 0.9)]]
     (reading,) = read([0.0, 9.0, 0.0], spans=spans)
     assert [entity.slot for entity in reading.entities] == ["artist"]
+
+
+@pytest.mark.parametrize(
+    "spans",
+    [[], [[ScoredSpan(-1, 4, "genre", 0.9)]], [[ScoredSpan(4, 0, "genre", 0.9)]]],
+    ids=["absent", "below", "backward"],
+)
+def test_spans_that_do_not_fit_their_text_are_left_out_and_raise_nothing(spans: list[list[ScoredSpan]]) -> None:
+    (reading,) = read_reply(reply_of([[0.0, 9.0, 0.0]], spans), QualityPolicy(), texts=1)
+    assert (reading.intent, reading.usable, reading.entities) == ("get_weather", True, ())
+
+
+def test_a_model_that_names_no_intent_has_no_usable_answer() -> None:
+    nameless = replace(reply_of([[]], [[]]).scores, intents=())
+    reply = ModelReply(scores=nameless, temperature=1.0, release="r1", load_generation=3)
+    (reading,) = read_reply(reply, QualityPolicy(), texts=1)
+    assert (reading.outcome, reading.usable) == (Outcome.WEAK, False)

@@ -31,10 +31,11 @@ def read_reply(reply: ModelReply, policy: QualityPolicy, *, texts: int) -> list[
 
 
 def _reading(reply: ModelReply, row: int, judgement: Judgement, policy: QualityPolicy) -> Reading:
+    intents, spans = reply.scores.intents, reply.scores.spans
     return Reading(
-        intent=reply.scores.intents[judgement.intent_index],
+        intent=intents[judgement.intent_index] if intents else "",
         confidence=judgement.confidence,
-        entities=_entities(reply.scores.spans[row], policy) if judgement.usable else (),
+        entities=_entities(spans[row], policy) if judgement.usable and row < len(spans) else (),
         release=reply.release,
         load_generation=reply.load_generation,
         outcome=judgement.outcome,
@@ -48,4 +49,5 @@ def _entities(spans: Sequence[ScoredSpan], policy: QualityPolicy) -> tuple[Entit
     return tuple(
         Entity(start=span.start, end=span.end, slot=span.slot, text="", confidence=span.confidence)
         for span in compress(spans, credible)
+        if 0 <= span.start < span.end
     )
