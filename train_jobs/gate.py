@@ -8,7 +8,7 @@ from pathlib import Path
 from failsoft.artifacts.bundle import Bundle
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.store import ArtifactStore
-from failsoft.errors import FailsoftError
+from failsoft.errors import ConfigError, FailsoftError
 from failsoft.health.clock import SystemClock
 from failsoft.release.candidate import open_release
 from failsoft.release.gates import not_measured
@@ -45,6 +45,22 @@ def gate_release(
     except FailsoftError as error:
         return GateReport(release=Path(release).name, results=(not_measured("loads as serving loads it", str(error)),))
     return gate_bundle(bundle, traffic, previous=previous, clean=clean, watch=watch)
+
+
+def read_traffic(path: Path) -> list[str]:
+    """Texts of callers, one a line; blank lines are none.
+
+    Raises:
+        ConfigError: the file can't be read, or holds no text.
+    """
+    try:
+        lines = path.read_bytes().decode("utf-8").split("\n")  # other line breaks are part of what callers write
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} can't be read as traffic ({error}); give a UTF-8 file, one text a line") from error
+    texts = [line.removesuffix("\r") for line in lines if line.strip()]
+    if not texts:
+        raise ConfigError(f"{path} holds no text; give a UTF-8 file, one text a line")
+    return texts
 
 
 def _is_published(release: str, releases: ArtifactStore) -> bool:

@@ -99,9 +99,9 @@ def gate(
 ) -> None:
     """Judge a release: coverage, spread of answers, quantization, golden inputs. Exit code 2 when it must not serve."""
     from failsoft.release.report import print_report
-    from train_jobs.gate import gate_release
+    from train_jobs.gate import gate_release, read_traffic
 
-    texts = None if traffic is None else traffic.read_text("utf-8").splitlines()
+    texts = None if traffic is None else read_traffic(traffic)
     with console.status(f"measuring {bundle}") as line:
         report = gate_release(bundle, home=Home.find(home), traffic=texts, watch=line.update)
     if json_:

@@ -10,13 +10,13 @@ import pytest
 
 from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.artifacts.home import Home
-from failsoft.errors import ArtifactMissingError, GateError
+from failsoft.errors import ArtifactMissingError, ConfigError, GateError
 from failsoft.health.clock import SystemClock
 from failsoft.models.gbdt import GbdtIntent
 from failsoft.release.candidate import load_predictor
 from failsoft.release.publish import stored_report
 from tests.release.conftest import Trained
-from train_jobs.gate import gate_release
+from train_jobs.gate import gate_release, read_traffic
 from train_jobs.publish import FinishedRun, cleaner_of, publish_run
 
 
@@ -94,6 +94,27 @@ def test_full_width_letters_pass_since_serving_cleans_them(published: Bundle, ho
     wide = {code: code + 0xFEE0 for code in range(0x21, 0x7F)}
     traffic = [utterance.text.translate(wide) for utterance in trained.corpus.validation]
     assert gate_release(published.name, home=home, traffic=traffic).passed
+
+
+def test_blank_texts_are_no_evidence_that_traffic_can_be_read(published: Bundle, home: Home, trained: Trained) -> None:
+    few = [utterance.text for utterance in trained.corpus.validation[:20]]
+    report = gate_release(published.name, home=home, traffic=few + [" "] * 100)
+    assert "coverage: readable traffic words" in [result.name for result in report.failures]
+
+
+def test_a_traffic_file_has_one_text_a_line_whatever_else_breaks_lines(tmp_path: Path) -> None:
+    path = tmp_path / "traffic.txt"
+    path.write_bytes("play\u2028jazz\r\n\n   \nrain\x85now\n".encode())
+    assert read_traffic(path) == ["play\u2028jazz", "rain\x85now"]
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe", b"\n\n"])
+def test_a_traffic_file_that_holds_no_texts_is_refused_in_words(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "traffic.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"traffic\.txt"):
+        read_traffic(path)
 
 
 def test_an_unknown_release_fails_with_the_mend(home: Home) -> None:

@@ -71,14 +71,14 @@ class GatePolicy:
 def judge_readable(coverage: Coverage, policy: GatePolicy, *, of: str) -> GateResult:
     """Do the texts consist of what the model has ids for? ``of`` names them: validation or traffic."""
     limit, value = policy.min_readable_fraction, coverage.readable_fraction
-    enough = coverage.texts >= policy.min_samples
+    texts = coverage.texts - coverage.empty_texts
     return _result(
         f"coverage: readable {of} words",
-        passed=enough and value > limit,
+        passed=texts >= policy.min_samples and value > limit,
         value=value,
         limit=limit,
-        why=f"{value:.2%} of {coverage.words} words in {coverage.texts} texts are known or spelt in known characters, "
-        f"more than {limit:.2%} needed" + _too_few(coverage.texts, policy),
+        why=f"{value:.2%} of {coverage.words} words in {texts} texts are known or spelt in known characters, "
+        f"more than {limit:.2%} needed" + _too_few(texts, policy),
     )
 
 
