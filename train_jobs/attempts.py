@@ -1,4 +1,4 @@
-"""The attempts of a run, as its supervisor sees them: from checkpoints, progress and ledger, never from Ray."""
+"""The attempts of a run, as its supervisor sees them: from checkpoints and ledger, never from Ray."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from failsoft.errors import NoProgressError, TrainingError
 from failsoft.health.clock import Clock
 from failsoft.health.ledger import Event, Ledger, Side, read_ledger
 from failsoft.training.checkpoint import newest_healthy
-from failsoft.training.progress import Phase, read_progress
 from failsoft.training.summary import SUPERVISOR
 from failsoft.training.supervise import Attempt, Failure, RestartPolicy, supervise
 
@@ -97,9 +96,8 @@ class Attempts:
         return [event for event in events if event.side is Side.TRAINING and event.subject == self._run]
 
     def _raise_diagnosis(self, news: list[Event]) -> None:
-        progress = read_progress(self._home.run(self._run))
         stops = [event.why for event in news if event.kind == "run_stopped"]
-        if stops and progress is not None and progress.phase is Phase.STOPPED:
+        if stops:
             raise TrainingError(stops[-1])
 
 

@@ -60,5 +60,11 @@ class JobConfig:
         for name in ("workers", "threads_per_worker", "snapshot_every_steps", "checkpoint_every_steps"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; use 1 or more")
+        for fault in self.faults.faults:
+            if fault.rank >= self.workers:
+                raise ConfigError(
+                    f"faults plan {fault.kind} for rank {fault.rank}, and the ranks of {self.workers} workers end at "
+                    f"{self.workers - 1}: it would never strike"
+                )
         if self.max_batches is not None and self.max_batches < 1:
             raise ConfigError(f"max_batches is {self.max_batches}; use 1 or more, or None for the preset's length")

@@ -10,7 +10,6 @@ from failsoft.errors import NoProgressError, TrainingError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.clock import ManualClock
 from failsoft.health.ledger import Ledger, Side, read_ledger
-from failsoft.training.progress import Phase, Progress, ProgressFile
 from failsoft.training.supervise import RestartPolicy
 from train_jobs.attempts import Attempts
 
@@ -101,7 +100,6 @@ def test_a_diagnosis_of_the_breaker_is_passed_on_and_not_retried(tmp_path: Path)
 
     def run_once() -> None:
         desk.ledger.record("run_stopped", "too many batches are refused")
-        ProgressFile(desk.home.run("run"), desk.clock).write(Progress(phase=Phase.STOPPED))
 
     with pytest.raises(TrainingError, match="too many batches are refused"):
         desk.attempts.until_done(run_once, policy=POLICY, rng=random.Random(1))

@@ -24,6 +24,7 @@ def test_importing_the_job_loads_neither_ray_nor_torch() -> None:
         (["--data", "/no/such/folder"], "which is no folder"),
         (["--faults", "/no/such/plan.json"], "can't be read"),
         (["--faults", '[{"kind": "earthquake", "position": 1}]'], "not a fault plan"),
+        (["--faults", '[{"kind": "nan_batch", "position": 1, "rank": 1}]'], "it would never strike"),
     ],
 )
 def test_a_wrong_argument_ends_in_a_sentence_and_not_in_a_traceback(
