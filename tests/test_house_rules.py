@@ -75,12 +75,13 @@ def test_the_source_root_never_becomes_a_package() -> None:
 
 
 def paths_named_in(document: str) -> set[str]:
-    """Backticked words that look like a path of this repository: they hold a slash or end like a file of ours."""
+    """Targets of links and pictures, and backticked words that look like a path: with a slash, or an ending of ours."""
     text = re.sub(r"```.*?```", "", document, flags=re.DOTALL)
     words = re.findall(r"`([A-Za-z0-9_.\-/]+)`", text)
     looks_like_path = re.compile(r"^(?!/)(?:[\w.\-]+/)+[\w.\-]*$|^[\w\-]+\.(?:py|md|toml|yaml|txt)$|^\.ci/\w+$")
     elsewhere = (*MADE_AT_RUN_TIME, "../")
-    return {word for word in words if looks_like_path.match(word) and not word.startswith(elsewhere)}
+    named_in_prose = {word for word in words if looks_like_path.match(word) and not word.startswith(elsewhere)}
+    return named_in_prose | set(re.findall(r"\]\((?!\w+:|#)([^)#\s]+)", text))
 
 
 def exists(word: str) -> bool:
@@ -95,7 +96,12 @@ def test_every_path_that_a_document_names_exists(name: str) -> None:
 
 
 def test_a_path_in_backticks_is_recognised_and_a_route_is_not() -> None:
-    found = paths_named_in(
-        "see `platform/failsoft/cli.py`, `cluster.yaml`, `/v1/predict`, `tests/drills/`, `.venv/bin`"
+    text = (
+        "see `platform/failsoft/cli.py`, `cluster.yaml`, `/v1/predict`, `tests/drills/`, `../other/x.py`, `.venv/bin`"
     )
-    assert found == {"platform/failsoft/cli.py", "cluster.yaml", "tests/drills/"}
+    assert paths_named_in(text) == {"platform/failsoft/cli.py", "cluster.yaml", "tests/drills/"}
+
+
+def test_the_target_of_a_link_or_picture_is_a_path_and_an_address_is_not() -> None:
+    text = "![p](docs/a.png) [c](CONTRIBUTING.md#tests) [r](https://www.ray.io) [h](#here)"
+    assert paths_named_in(text) == {"docs/a.png", "CONTRIBUTING.md"}
