@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from failsoft.artifacts.home import Home
-from failsoft.demo.answers import Seen, phase_numbers
+from failsoft.demo.answers import Seen, phase_numbers, stage_timeline
 from failsoft.demo.incident import incident_numbers
 from failsoft.demo.picture import draw_incident
 from failsoft.demo.report import Table, write_report
@@ -27,7 +28,7 @@ from failsoft.local_ray import local_ray
 from failsoft.models.corpora import load_corpus
 from failsoft.models.corpus import Corpus
 from failsoft.models.recipe import recipe_for
-from failsoft.training.summary import summarise
+from failsoft.training.summary import RunSummary, summarise
 from train_jobs.config import JobConfig
 from train_jobs.job import JobResult
 
@@ -65,12 +66,14 @@ def run_demo(config: DemoConfig, console: Console) -> None:
         console.rule("[bold]1 · Train while a NaN burst and a SIGKILL strike")
         corpus = load_corpus(config.data, seed=_SEED)
         result = _train(home, corpus, config, console)
-        training = training_table(summarise(read_ledger(home.ledger).events, run=RUN), result.quality)
+        summary = summarise(read_ledger(home.ledger).events, run=RUN)
+        training = training_table(summary, result.quality)
         console.print(to_rich(training))
         console.rule("[bold]2 · Serve, break the model, watch")
         seen, script = _serve(home, corpus, config, console)
         tables = [training, *_serving_tables(seen, script)]
         _report(config.out, seen, script, tables)
+        _write_summary(config.out, seen, script, summary)
         for table in tables[1:]:
             console.print(to_rich(table))
     console.print(f"report: {config.out / 'report.html'} · picture: {config.out / 'incident.png'}")
@@ -153,6 +156,20 @@ def _report(out: Path, seen: list[Seen], script: Script, tables: list[Table]) ->
     )
     title = "failsoft demo: an incident and its end"
     write_report(out / "report.html", title=title, lead=lead, picture=picture, tables=tables)
+
+
+def _write_summary(out: Path, seen: list[Seen], script: Script, summary: RunSummary) -> None:
+    """The same numbers for programs."""
+    numbers = incident_numbers(seen, broken_at_s=script.broken_at_s)
+    body = {
+        "training": asdict(summary),
+        "incident": asdict(numbers),
+        "requests": len(seen),
+        "lost": sum(one.lost for one in seen),
+        "stages": [stage for _, stage in stage_timeline(seen)],
+        "return_s": script.returned_at_s - script.mended_at_s,
+    }
+    (out / "summary.json").write_text(json.dumps(body, indent=1), "utf-8")
 
 
 def _keep(url: str, home: Home, console: Console) -> None:

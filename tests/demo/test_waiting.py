@@ -1,0 +1,30 @@
+"""A served app is left by Ctrl-C or SIGTERM, and either way what was started is stopped."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys
+from rich.console import Console
+from failsoft.demo.waiting import until_interrupted
+try:
+    print("ready", flush=True)
+    until_interrupted(Console())
+finally:
+    print("stopped all", flush=True)
+"""
+
+
+@pytest.mark.parametrize("one", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_waiting_and_lets_the_caller_clean_up(one: signal.Signals) -> None:
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(one)
+        rest = process.stdout.read()
+    assert "stopped all" in rest
