@@ -92,6 +92,22 @@ async def test_another_subject_brings_its_own_ladder_and_baseline() -> None:
     assert replica.desk.status()["fallback"] == {"release": "r2", "refusal": None}
 
 
+@pytest.mark.parametrize("stage", [Stage.SHADOW, Stage.CANARY, Stage.RAMP_50, Stage.REJECTED, Stage.DEGRADED])
+async def test_callers_of_the_old_release_keep_its_fallback_while_another_one_is_on_trial_or_rejected(
+    stage: Stage,
+) -> None:
+    """A ladder and a text policy that nobody has proven must not answer people, and a rejected one never again."""
+    replica = Replica()
+    share = 0.05 if stage in {Stage.CANARY, Stage.RAMP_50} else 0.0
+    replica.move(plan(stage, epoch=2, share=share, stand_in=Colour.GREEN, release="r2"))
+    assert await replica.desk.follow_release()
+    assert replica.desk.status()["fallback"] == {"release": "r0", "refusal": None}
+    assert replica.shelf.kit.release == "r2", "the watch is armed from the subject's own baseline"
+    replica.move(plan(Stage.SERVING, epoch=3, stand_in=Colour.GREEN, release="r2"))
+    assert await replica.desk.follow_release()
+    assert replica.desk.status()["fallback"] == {"release": "r2", "refusal": None}
+
+
 async def test_a_fallback_that_will_not_load_leaves_the_old_one_and_shows_it() -> None:
     def torn(release: str) -> Kit:
         raise DamagedArtifactError(f"{release} is torn")

@@ -40,12 +40,14 @@ class Counter:
     def __init__(self, now: RoutingPlan | None = None, *, deadline_ms: float = 250.0) -> None:
         self.plan = now or plan()
         self.blue, self.green, self.notes = ScriptedArm(), ScriptedArm(), Notes()
-        self.config = GatewayConfig(deadline_ms=deadline_ms)
+        self.config, self.subject_policy = GatewayConfig(deadline_ms=deadline_ms), TextPolicy()
         self.answerer = self.with_clock(SystemClock())
 
     def with_clock(self, clock: Clock) -> Answerer:
         return Answerer(
-            situation=lambda: Situation(plan=self.plan, text_policy=TextPolicy(), ladder=ladder()),
+            situation=lambda: Situation(
+                plan=self.plan, text_policy=TextPolicy(), subject_policy=self.subject_policy, ladder=ladder()
+            ),
             models={Colour.BLUE: self.blue, Colour.GREEN: self.green},
             journal=self.notes,
             clock=clock,
@@ -221,3 +223,21 @@ def test_whatever_the_text_and_wherever_the_spans_the_answer_can_be_sent(text: s
     assert PredictAnswer.model_validate_json(answer.model_dump_json()) == answer
     for entity in answer.entities:
         assert 0 <= entity.start <= entity.end <= len(text)
+
+
+@pytest.mark.parametrize(("share", "asked"), [(1.0, "blue"), (0.0, "green")])
+async def test_each_model_gets_texts_as_its_own_release_was_measured_with(share: float, asked: str) -> None:
+    counter = Counter(plan(Stage.CANARY, share=share, stand_in=Colour.GREEN))
+    counter.subject_policy = TextPolicy(split_emoji=False)
+    counter.green.answer = good(release="r0")
+    await counter.ask("play\U0001f3b5jazz")
+    assert counter.blue.asked == (["play\U0001f3b5jazz"] if asked == "blue" else [])
+    assert counter.green.asked == (["play \U0001f3b5 jazz"] if asked == "green" else [])
+
+
+async def test_a_copy_is_cleaned_as_the_release_on_trial_wants_it() -> None:
+    counter = Counter(plan(Stage.SHADOW, share=0.0, stand_in=Colour.GREEN))
+    counter.subject_policy = TextPolicy(split_emoji=False)
+    counter.green.answer = good(release="r0")
+    await counter.ask("play\U0001f3b5jazz")
+    assert [copy.text for copy in counter.notes.copies] == ["play\U0001f3b5jazz"]

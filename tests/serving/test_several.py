@@ -42,7 +42,9 @@ class OneAtATime:
 async def ask(model: OneAtATime, notes: Notes, texts: list[str], *, deadline_ms: float) -> list[PredictAnswer]:
     clock = SystemClock()
     answerer = Answerer(
-        situation=lambda: Situation(plan=plan(), text_policy=TextPolicy(), ladder=ladder()),
+        situation=lambda: Situation(
+            plan=plan(), text_policy=TextPolicy(), subject_policy=TextPolicy(), ladder=ladder()
+        ),
         models={Colour.BLUE: model},
         journal=notes,
         clock=clock,

@@ -65,18 +65,25 @@ class FrontDesk:
 
     def situation(self) -> Situation:
         """What the next request lives under."""
-        kit = self._shelf.kit
-        return Situation(plan=self._plan(), text_policy=kit.text_policy, ladder=kit.ladder)
+        subject, serving = self._shelf.kit, self._shelf.in_service
+        return Situation(
+            plan=self._plan(),
+            text_policy=serving.text_policy,
+            subject_policy=subject.text_policy,
+            ladder=serving.ladder,
+        )
 
     def follow(self, plan: RoutingPlan) -> None:
         """Take over a new plan: its answers are judged in an empty window."""
         self._watch.follow(plan)
 
     async def follow_release(self) -> bool:
-        """Take over kit and baseline of the plan's subject when that is another release; True when that happened."""
-        if not await self._shelf.follow(self._plan().subject_release):
+        """Take over the kits that the plan wants, and the baseline of its subject; True when a kit is another one."""
+        subject = self._shelf.kit
+        if not await self._shelf.follow(self._plan()):
             return False
-        self._watch.arm(self._shelf.kit.release, self._shelf.kit.baseline)
+        if self._shelf.kit is not subject:
+            self._watch.arm(self._shelf.kit.release, self._shelf.kit.baseline)
         return True
 
     def note(self, seen: Seen) -> None:
@@ -113,7 +120,7 @@ class FrontDesk:
                 "rule": self._watch.in_words(),
                 "not_armed": self._watch.refusal,
             },
-            "fallback": {"release": self._shelf.kit.release, "refusal": self._shelf.refusal},
+            "fallback": {"release": self._shelf.in_service.release, "refusal": self._shelf.refusal},
             "mirror": {
                 "sent": self._mirror.sent,
                 "dropped": dict(self._mirror.dropped),

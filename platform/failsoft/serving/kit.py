@@ -10,6 +10,7 @@ from failsoft.artifacts.bundle import Baseline, Bundle, Role
 from failsoft.artifacts.store import Artifact, ArtifactStore
 from failsoft.errors import ArtifactMissingError, FailsoftError
 from failsoft.serving.ladder import FallbackLadder
+from failsoft.serving.plan import RoutingPlan
 from failsoft.serving.rungs import ladder_of
 from failsoft.serving.sanitizer import TextPolicy
 
@@ -25,7 +26,7 @@ class Kit:
 
 
 class KitShelf:
-    """Holds the kit in use, and keeps it when the next release's will not load.
+    """Holds the kits in use, and keeps them when those of the next releases will not load.
 
     Args:
         load: the kit of a release by name; raises :class:`FailsoftError` when it can't be had.
@@ -35,20 +36,28 @@ class KitShelf:
     def __init__(self, load: Callable[[str], Kit], first: Kit) -> None:
         self._load = load
         self.kit = first
+        """Of the plan's subject: what it is judged by, and how texts are cleaned for it."""
+        self.in_service = first
+        """Of the release that serves: its ladder answers callers. Another one than the subject's during a trial."""
         self.refusal: str | None = None
-        """Why the wanted release's kit is not in use; None when it is."""
+        """Why a wanted release's kit is not in use; None when all are."""
 
-    async def follow(self, release: str | None) -> bool:
-        """Have the kit of ``release`` in use if it can be had; True when another one came into use."""
-        if release is None or release == self.kit.release:
-            self.refusal = None
-            return False
+    async def follow(self, plan: RoutingPlan) -> bool:
+        """Have the kits that ``plan`` wants in use as far as they can be had; True when another one came into use."""
+        before, self.refusal = (self.kit, self.in_service), None
+        self.kit = await self._kit_of(plan.subject_release, self.kit)
+        self.in_service = await self._kit_of(plan.release_in_service, self.in_service)
+        return (self.kit, self.in_service) != before
+
+    async def _kit_of(self, release: str, in_use: Kit) -> Kit:
+        for kit in (in_use, self.kit, self.in_service):
+            if kit.release == release:
+                return kit
         try:
-            self.kit, self.refusal = await asyncio.to_thread(self._load, release), None
+            return await asyncio.to_thread(self._load, release)
         except FailsoftError as error:
-            self.refusal = f"the fallback of release {release} did not load, that of {self.kit.release} stays: {error}"
-            return False
-        return True
+            self.refusal = f"the fallback of release {release} did not load, that of {in_use.release} stays: {error}"
+            return in_use
 
 
 def load_kit(artifact: Artifact) -> Kit:

@@ -100,6 +100,13 @@ class RoutingPlan:
         """Name of the release under test or in service."""
         return str(self.releases[self.subject])
 
+    @property
+    def release_in_service(self) -> str:
+        """Name of the release that callers get for the most part: what stands in, unless the subject serves."""
+        if self.stage is Stage.SERVING or self.stand_in is None:
+            return self.subject_release
+        return str(self.releases[self.stand_in])
+
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON, status pages and the ledger."""
         return {

@@ -81,7 +81,11 @@ class Situation:
 
     plan: RoutingPlan
     text_policy: TextPolicy
+    """Of the release that serves."""
+    subject_policy: TextPolicy
+    """Of the plan's subject, which may be another release on trial."""
     ladder: FallbackLadder
+    """Of the release that serves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +111,7 @@ class _Visit:
     request_id: str
     started_s: float
     now: Situation
+    arm: Arm
     text: str
     cleaned: Cleaned
 
@@ -163,12 +168,12 @@ class Answerer:
 
     def _enter(self, text: str, *, key: str, request_id: str, began_s: float | None) -> _Visit:
         started_s, now = self._clock.monotonic_s() if began_s is None else began_s, self._situation()
-        cleaned = sanitize(text, now.text_policy)
-        return _Visit(key=key, request_id=request_id, started_s=started_s, now=now, text=text, cleaned=cleaned)
+        arm = choose_arm(now.plan, key)
+        cleaned = sanitize(text, now.subject_policy if arm is Arm.SUBJECT else now.text_policy)
+        return _Visit(key=key, request_id=request_id, started_s=started_s, now=now, arm=arm, text=text, cleaned=cleaned)
 
     async def _from_chosen_arm(self, visit: _Visit) -> PredictAnswer:
-        plan = visit.now.plan
-        arm = choose_arm(plan, visit.key)
+        plan, arm = visit.now.plan, visit.arm
         colour = plan.subject if arm is Arm.SUBJECT else plan.stand_in
         if colour is None:
             return self._from_ladder(visit, why=f"{plan.stage}: {plan.why}")
@@ -252,9 +257,12 @@ class Answerer:
         )
 
     def _mirror_if_chosen(self, visit: _Visit, answer: PredictAnswer) -> None:
-        readable = visit.cleaned.verdict is not Cleanliness.HOPELESS
-        if readable and should_mirror(visit.now.plan, visit.key):
-            self._journal.mirror(Mirrored(text=visit.cleaned.text, plan=visit.now.plan, live_intent=answer.intent))
+        now = visit.now
+        if visit.cleaned.verdict is Cleanliness.HOPELESS or not should_mirror(now.plan, visit.key):
+            return
+        same = now.subject_policy == now.text_policy
+        text = visit.cleaned.text if same else sanitize(visit.text, now.subject_policy).text
+        self._journal.mirror(Mirrored(text=text, plan=now.plan, live_intent=answer.intent))
 
     def _latency_ms(self, visit: _Visit) -> float:
         return round((self._clock.monotonic_s() - visit.started_s) * 1000, 3)
