@@ -84,9 +84,13 @@ class Attempts:
         return 0 if newest is None else int(newest.manifest.meta["position"])
 
     def _newest(self) -> Artifact | None:
-        """Read byte by byte: nobody can go on from a torn one, nor release it."""
+        """Read byte by byte: nobody can go on from a torn one, nor release it. None also while nothing can be read."""
         store = self._home.checkpoints(self._run, self._clock)
-        return newest_healthy(store, on_damage=self._tell_damage)
+        try:
+            return newest_healthy(store, on_damage=self._tell_damage)
+        except OSError as error:  # the storage is away; workers try for themselves, and a failed attempt is waited for
+            self._ledger.record("checkpoints_unreadable", str(error))
+            return None
 
     def _tell_damage(self, name: str, why: str) -> None:
         self._ledger.record("checkpoint_quarantined", why, name=name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -122,6 +123,25 @@ def test_each_kind_of_damage_is_put_aside(shop: Shop, harm: str) -> None:
     else:
         (folder / "rules.yaml").write_text("planted: true")
     assert (shop.newest(), shop.damage) == ("a", ["b"])
+
+
+@pytest.mark.parametrize("part", ["manifest.json", "weights"])
+def test_one_that_cannot_be_read_just_now_is_not_damaged_and_stays(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    shop.publish("a", "b")
+    real = Path.stat
+
+    def stale(path: Path, **options: bool) -> os.stat_result:
+        if path.name == part:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return real(path, **options)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "stat", stale)
+        with pytest.raises(OSError, match="Stale"):
+            shop.newest()
+    assert (shop.newest(), shop.damage) == ("b", [])
 
 
 def test_when_all_are_damaged_there_is_none_and_no_crash(shop: Shop) -> None:

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from failsoft.artifacts.home import Home
+from failsoft.artifacts.store import Artifact, ArtifactStore
 from failsoft.errors import NoProgressError, TrainingError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.clock import ManualClock
@@ -72,6 +74,27 @@ def test_a_damaged_checkpoint_hides_no_progress(tmp_path: Path) -> None:
     desk.until_done(12, "a worker died", 30)
     events = [event for event in read_ledger(desk.home.ledger).events if event.kind == "attempt_failed"]
     assert [event.data["progressed"] for event in events] == [True, False]
+
+
+def test_storage_that_is_away_for_a_moment_costs_a_wait_and_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, reads = Desk(tmp_path), list[str]()
+    desk.leave_checkpoint(20)
+    real = ArtifactStore.newest
+
+    def away_once(store: ArtifactStore, **options: Any) -> Artifact | None:
+        reads.append(store.kind)
+        if len(reads) == 3:  # when the first attempt has ended
+            raise OSError(116, "Stale file handle")
+        return real(store, **options)
+
+    monkeypatch.setattr(ArtifactStore, "newest", away_once)
+    start_s = desk.clock.monotonic_s()
+    desk.until_done("a worker died", 30)
+    assert desk.clock.monotonic_s() - start_s == 10.0
+    kinds = [event.kind for event in read_ledger(desk.home.ledger).events]
+    assert kinds == ["checkpoints_unreadable", "attempt_failed", "run_finished"]
 
 
 def test_a_run_whose_workers_died_after_the_last_checkpoint_has_an_end_in_its_story_once(tmp_path: Path) -> None:

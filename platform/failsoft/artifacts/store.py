@@ -7,6 +7,7 @@ folder, rename. A reader sees nothing or everything. Reading verifies digests; w
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -23,6 +24,10 @@ from failsoft.health.clock import Clock
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _ASIDE = ".aside-"
 _QUARANTINE = "quarantine"
+_PASSING = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EACCES, errno.EPERM}
+)
+"""Reasons not to read a file that say nothing about the file."""
 
 Damage = Callable[[str, str], None]
 """Told the name of a damaged artifact and what is wrong with it, after it was put aside."""
@@ -111,6 +116,10 @@ class ArtifactStore:
             order: larger is newer; creation time by default.
             accept: a healthy one? What is not accepted is passed over and stays.
             on_damage: told about each one that was put aside.
+
+        Raises:
+            OSError: nothing can be read just now (too many open files, a stale mount, no permission); that is no
+                damage, so nothing is put aside.
         """
         self._quarantine_unreadable(on_damage)
         candidates = [artifact for artifact in self.listing() if accept(artifact.manifest)]
@@ -120,7 +129,7 @@ class ArtifactStore:
             try:
                 return self.open(candidate.name)
             except DamagedArtifactError as error:
-                self._quarantine(candidate.name, str(error), on_damage)
+                self._quarantine(candidate.name, error, on_damage)
         return None
 
     def remove(self, name: str) -> None:
@@ -151,12 +160,14 @@ class ArtifactStore:
             try:
                 read_manifest(self.root / name)
             except DamagedArtifactError as error:
-                self._quarantine(name, str(error), on_damage)
+                self._quarantine(name, error, on_damage)
             except ArtifactError:  # a newer format is not damage: it stays for the failsoft that wrote it
                 continue
 
-    def _quarantine(self, name: str, why: str, on_damage: Damage) -> None:
-        folder = self.root / _QUARANTINE
+    def _quarantine(self, name: str, damage: DamagedArtifactError, on_damage: Damage) -> None:
+        if isinstance(damage.__cause__, OSError) and damage.__cause__.errno in _PASSING:
+            raise damage.__cause__
+        folder, why = self.root / _QUARANTINE, str(damage)
         try:
             folder.mkdir(exist_ok=True)
             (self.root / name).rename(folder / f"{name}-{uuid.uuid4().hex[:8]}")
