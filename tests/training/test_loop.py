@@ -82,6 +82,7 @@ def test_a_kill_before_or_after_a_rollback_changes_nothing_either(tmp_path: Path
     last = toy_loop(tmp_path / "killed", faults=faults)
     last.run()
     assert same(weights_of(last.state.model), weights_of(undisturbed.state.model))
+    assert last.breaker.state_dict() == undisturbed.breaker.state_dict()
     summary = summarise(read_ledger(tmp_path / "killed" / "ledger.jsonl").events, run="killed")
     assert (summary.batches_refused, summary.rollbacks) == (5, 1)
 
