@@ -67,6 +67,16 @@ def test_the_environment_may_give_the_token_but_not_a_guessable_one(
         Home.find(tmp_path).operator_token()
 
 
+def test_a_line_break_after_a_token_in_the_environment_locks_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, "x" * 16 + "\n")
+    assert Home.find(tmp_path).operator_token() == "x" * 16
+    monkeypatch.setenv(TOKEN_VARIABLE, " " * 16)
+    with pytest.raises(ConfigError, match="0 characters"):
+        Home.find(tmp_path).operator_token()
+
+
 ASK_FOR_TOKEN = """
 import sys, pathlib
 from failsoft.artifacts.home import Home

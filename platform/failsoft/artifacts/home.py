@@ -67,7 +67,7 @@ class Home:
         Raises:
             ConfigError: the file can be read by others, or the token is too short to be one.
         """
-        token = os.environ.get(TOKEN_VARIABLE) or self._token_from_file()
+        token = (os.environ.get(TOKEN_VARIABLE) or self._token_from_file()).strip()
         if len(token) < 16:
             raise ConfigError(
                 f"the operator token has {len(token)} characters; use at least 16, or unset {TOKEN_VARIABLE}"
@@ -80,7 +80,7 @@ class Home:
             _make_token(path)
         if path.stat().st_mode & 0o077:
             raise ConfigError(f"{path} can be read by other users; run: chmod 600 {path}")
-        return path.read_text("utf-8").strip()
+        return path.read_text("utf-8")
 
 
 def _make_token(path: Path) -> None:
