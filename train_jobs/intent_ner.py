@@ -137,6 +137,7 @@ def _print(result: JobResult, console: Console) -> None:
         if isinstance(value, int | float):
             quality.add_row(measure, f"{value:.4f}" if isinstance(value, float) else str(value))
     console.print(quality)
+    console.print(f"corpus: {result.corpus_report}", markup=False)
     summary = result.summary
     console.print(
         f"{summary.steps_applied} updates of {summary.batches_total} batches in {summary.took_s:.1f} s; "

@@ -15,7 +15,7 @@ from failsoft.artifacts.store import Artifact
 from failsoft.errors import ArtifactMissingError, FailsoftError
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.health.ledger import read_ledger
-from failsoft.models.corpus import Corpus
+from failsoft.models.corpus import Corpus, CorpusReport
 from failsoft.models.network import IntentNer, build
 from failsoft.models.predictor import IntentNerPredictor, evaluate_predictor
 from failsoft.training.checkpoint import newest_healthy, read_tensors, versions
@@ -41,6 +41,8 @@ class JobResult:
     quality: Mapping[str, Any]
     """On the test split: ``intent_accuracy``, ``slot_f1`` and more."""
     summary: RunSummary
+    corpus_report: CorpusReport
+    """What was repaired while reading the data."""
     weights_digest: str
     """Digest of the final training state's tensors: equal digests are bit-equal runs."""
 
@@ -86,13 +88,14 @@ def _run(config: JobConfig, home: Home, clock: Clock, progress: ProgressFile) ->
             labels=workload.labels,
             model=model,
             quality=quality,
-            provenance=_provenance(config, workload, final),
+            provenance=_provenance(config, workload, final) | {"corpus_repairs": dict(corpus.report.counts)},
         )
         bundle = _release(config, finished, home, clock)
     return JobResult(
         run=config.run,
         bundle=bundle,
         quality=quality,
+        corpus_report=corpus.report,
         summary=summarise(read_ledger(home.ledger).events, run=config.run),
         weights_digest=weights_digest(final),
     )

@@ -20,6 +20,7 @@ from failsoft.artifacts.manifest import digest_bytes
 from failsoft.artifacts.store import ArtifactStore
 from failsoft.errors import IncompatibleArtifactError
 from failsoft.health.clock import SystemClock
+from failsoft.health.ledger import Ledger, Side
 from failsoft.models.corpora import load_corpus
 from failsoft.models.corpus import Corpus, Span, Utterance
 from failsoft.models.encoding import EncodedSplit, encode_corpus
@@ -84,11 +85,14 @@ def batches_of(config: JobConfig, recipe: Recipe, num_samples: int) -> int:
 def prepare(config: JobConfig) -> tuple[Corpus, Workload]:
     """Make the run's folder ready, or find it ready; only the driver calls it. What is torn there is made again.
 
+    The ledger learns what was repaired while reading the corpus.
+
     Raises:
         CorpusError: the data can't be read.
         IncompatibleArtifactError: the folder belongs to another corpus or recipe.
     """
     corpus = load_corpus(config.data)
+    _tell_repairs(config, corpus)
     recipe = recipe_of(config, corpus)
     identity = _identity(config, recipe, corpus)
     store = _prepared(config)
@@ -99,6 +103,11 @@ def prepare(config: JobConfig) -> tuple[Corpus, Workload]:
     else:
         _refuse_other(config.run, dict(found.manifest.meta), identity)
     return corpus, read_workload(config)
+
+
+def _tell_repairs(config: JobConfig, corpus: Corpus) -> None:
+    ledger = Ledger(Home.find(config.home).ledger, SystemClock(), side=Side.TRAINING, subject=config.run)
+    ledger.record("corpus_read", str(corpus.report), corpus=corpus.name, repairs=dict(corpus.report.counts))
 
 
 def _prepared(config: JobConfig) -> ArtifactStore:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from failsoft.errors import DamagedArtifactError, IncompatibleArtifactError
+from failsoft.health.ledger import read_ledger
 from failsoft.models.network import build
 from train_jobs.config import JobConfig, Preset
 from train_jobs.workload import IntentNerTask, batches_of, prepare, read_workload
@@ -41,6 +44,18 @@ def test_a_prepared_corpus_that_was_torn_or_changed_is_made_again_as_it_was(conf
         assert again.train.ids == made.train.ids
         assert (again.identity, again.network) == (made.identity, made.network)
         assert name == "manifest.json" or path.read_bytes() == whole
+
+
+def test_what_was_repaired_in_the_data_is_in_the_ledger(tmp_path: Path) -> None:
+    said = [{"data": [{"text": f"sample number {n}"}]} for n in range(120)]
+    for name, entries in (("train_Go_full.json", [{}, *said]), ("validate_Go.json", [{"data": [{"text": "a test"}]}])):
+        (tmp_path / name).write_text(json.dumps({"Go": entries}), "utf-8")
+    config = JobConfig(home=tmp_path / "home", run="run", data=tmp_path, preset=Preset.SNIPS)
+    prepare(config)
+    (event,) = read_ledger(tmp_path / "home" / "ledger.jsonl").events
+    assert (event.kind, event.subject) == ("corpus_read", "run")
+    assert event.data["repairs"] == {"samples without a data list, left out": 1}
+    assert "train_Go_full.json#0" in event.why
 
 
 def test_a_run_that_goes_on_under_other_settings_is_refused_by_name(config: JobConfig) -> None:
