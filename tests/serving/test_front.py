@@ -120,6 +120,23 @@ async def test_a_fallback_that_will_not_load_leaves_the_old_one_and_shows_it() -
     assert "r2 is torn" in fallback["refusal"]
 
 
+async def test_a_refusal_is_told_once_and_again_only_when_it_is_another_one() -> None:
+    def torn(release: str) -> Kit:
+        raise DamagedArtifactError(f"{release} is torn")
+
+    replica = Replica(load=torn)
+    assert replica.desk.new_refusals() == []
+    replica.move(plan(epoch=2, release="r2"))
+    await replica.desk.follow_release()
+    ((kind, why),) = replica.desk.new_refusals()
+    assert (kind, "r2 is torn" in why) == ("fallback_refused", True)
+    await replica.desk.follow_release()
+    assert replica.desk.new_refusals() == []
+    replica.move(plan(epoch=3, release="r3"))
+    await replica.desk.follow_release()
+    assert [kind for kind, _ in replica.desk.new_refusals()] == ["fallback_refused"]
+
+
 async def test_a_release_that_can_not_be_armed_is_shown_in_the_status() -> None:
     replica = Replica(load=lambda release: kit(release, weak=0.3))
     assert replica.desk.status()["health"]["not_armed"] is None

@@ -50,6 +50,32 @@ async def test_a_release_is_loaded_once_for_each_generation() -> None:
     assert shelf.held.wanted == wish("r1", 2)
 
 
+async def test_a_release_that_is_refused_again_and_again_is_told_once() -> None:
+    """It is tried every two seconds; told each time it would fill the ledger."""
+    disk, refusals = Disk(), list[str]()
+    shelf = holder(disk, refusals)
+    disk.damaged.add("r2")
+    for _ in range(3):
+        await shelf.want(wish("r2"))
+    assert disk.loads == ["r2"] * 3
+    assert refusals == ["r2 did not load: r2 is torn"]
+    disk.damaged.clear()
+    await shelf.want(wish("r2"))
+    disk.damaged.add("r2")
+    await shelf.want(wish("r2", 2))
+    assert len(refusals) == 2
+
+
+async def test_going_back_to_what_is_held_ends_the_refusal() -> None:
+    disk = Disk()
+    shelf = holder(disk)
+    await shelf.want(wish("r1"))
+    disk.damaged.add("r2")
+    await shelf.want(wish("r2"))
+    await shelf.want(wish("r1"))
+    assert shelf.refusal is None
+
+
 async def test_a_release_that_will_not_load_leaves_the_old_one_in_place_and_says_why() -> None:
     disk, refusals = Disk(), list[str]()
     shelf = holder(disk, refusals)

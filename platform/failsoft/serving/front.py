@@ -60,6 +60,7 @@ class FrontDesk:
         self._buffer = buffer
         self._mirror = mirror
         self._counts = Counts()
+        self._refusals: dict[str, str | None] = {}
         watch.arm(shelf.kit.release, shelf.kit.baseline)
         watch.follow(plan())
 
@@ -85,6 +86,12 @@ class FrontDesk:
         if self._shelf.kit is not subject:
             self._watch.arm(self._shelf.kit.release, self._shelf.kit.baseline)
         return True
+
+    def new_refusals(self) -> list[tuple[str, str]]:
+        """Kind and words of what was refused since it was last asked: an unarmed watch, a fallback that won't load."""
+        now = {"watch_not_armed": self._watch.refusal, "fallback_refused": self._shelf.refusal}
+        told, self._refusals = self._refusals, now
+        return [(kind, why) for kind, why in now.items() if why is not None and why != told.get(kind)]
 
     def note(self, seen: Seen) -> None:
         """Count one call of a model, and let the watch see it if the subject made it."""

@@ -219,16 +219,15 @@ class Gateway:
         """Take over the ladder and the baseline of another subject; try a refused one again."""
         while True:
             plan = self._follower.plan
-            if await self._desk.follow_release():
-                self._report_refusals()
+            await self._desk.follow_release()
+            self._report_refusals()
             await self._follower.changed(timeout_s=_RELEASE_RETRY_S, known_epoch=plan.epoch)
 
     def _report_refusals(self) -> None:
         """An unarmed watch or a fallback that did not load is said aloud, not only shown to those who ask."""
-        for kind, refusal in (("watch_not_armed", self._watch.refusal), ("fallback_refused", self._shelf.refusal)):
-            if refusal is not None:
-                _log.warning("%s: %s", self._name, refusal)
-                self._diary.record(kind, refusal)
+        for kind, refusal in self._desk.new_refusals():
+            _log.warning("%s: %s", self._name, refusal)
+            self._diary.record(kind, refusal)
 
 
 def _last_line(error: Exception) -> str:

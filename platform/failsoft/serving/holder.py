@@ -51,7 +51,7 @@ class ReleaseHolder(Generic[PredictorT]):
 
     Args:
         load: opens and verifies a release by name and makes a predictor of it; raises if that can't be done.
-        on_refusal: told of a release that did not load, and why.
+        on_refusal: told of a release that did not load, and why; once, however often the same is tried again.
     """
 
     def __init__(self, load: Callable[[str], PredictorT], on_refusal: Callable[[Wanted, str], None]) -> None:
@@ -76,14 +76,19 @@ class ReleaseHolder(Generic[PredictorT]):
         self._wanted = wanted
         async with self._turn:
             newest = self._wanted
-            if newest is not None and (self.held is None or self.held.wanted != newest):
+            if newest is None:
+                return
+            if self.held is not None and self.held.wanted == newest:
+                self.refusal = None
+            else:
                 await self._try(newest)
 
     async def _try(self, wanted: Wanted) -> None:
         try:
             predictor = await asyncio.to_thread(self._load, wanted.release)
         except Exception as error:  # noqa: BLE001 -- a model replica's boundary: a loader may raise anything, the old release goes on
-            self.refusal = f"{wanted.release} did not load: {error}"
-            self._on_refusal(wanted, self.refusal)
+            told, self.refusal = self.refusal, f"{wanted.release} did not load: {error}"
+            if self.refusal != told:
+                self._on_refusal(wanted, self.refusal)
             return
         self.held, self.refusal = Held(wanted=wanted, predictor=predictor), None
