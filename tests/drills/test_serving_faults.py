@@ -59,11 +59,13 @@ def test_a_saturated_model_sheds_load_to_the_fallback_and_is_not_called_bad(app:
     """R5: Ray turns back-pressure of a child into a 500."""
     responses = asyncio.run(flood(app.url, 150))
     assert {response.status_code for response in responses} == {200}
-    shed = [response.json() for response in responses if "queue is full" in (response.json()["degrade_reason"] or "")]
+    answers = [response.json() for response in responses]
+    shed = [answer for answer in answers if "queue is full" in (answer["degrade_reason"] or "")]
+    busy = [answer for answer in answers if "too busy" in (answer["degrade_reason"] or "")]
     assert shed, "the flood was too small to fill the queue"
-    assert {body["source"] for body in shed} <= {"gbdt", "rules"}
+    assert {answer["source"] for answer in shed + busy} <= {"gbdt", "rules"}
     counted = outcomes(app.url, replicas=1)
-    assert counted["subject_shed"] == len(shed)
+    assert counted["subject_shed"] == len(shed) + len(busy)
     assert counted.get("subject_error", 0) == 0
     assert {body["stage"] for body in statuses(app.url, replicas=1).values()} == {"serving"}
 
