@@ -156,6 +156,26 @@ async def test_an_old_plan_never_replaces_a_newer_one() -> None:
         assert follower.plan == numbered(9)
 
 
+async def test_a_controller_that_is_behind_is_asked_now_and_then_and_not_without_a_pause() -> None:
+    """Its storage was lost or set back; a long poll returns at once then, since it is told of another epoch."""
+    source = FakeSource(plan=numbered(7))
+    asked: list[int] = []
+    promise = source.wait_plan
+
+    async def counted(known_epoch: int, timeout_s: float) -> RoutingPlan:
+        asked.append(known_epoch)
+        if len(asked) > 200:
+            await asyncio.sleep(3600)
+        return await promise(known_epoch, timeout_s)
+
+    async with following(source, poll_every_s=0.05) as follower:
+        source.wait_plan = counted  # type: ignore[method-assign]
+        source.publish(numbered(3))
+        await asyncio.sleep(0.3)
+        assert follower.plan == numbered(7)
+        assert len(asked) < 50
+
+
 async def test_waiting_for_a_change_ends_with_the_time() -> None:
     async with following(FakeSource(plan=numbered(9))) as follower:
         assert not await follower.changed(timeout_s=0.01)

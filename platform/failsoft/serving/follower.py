@@ -63,6 +63,7 @@ class PlanFollower:
         self._poll_every_s = poll_every_s
         self._wait_s = wait_s
         self._heard_s: float | None = None
+        self._source_is_behind = False
         self._callbacks: list[OnChange] = []
         self._news = asyncio.Event()
         self._trip_due = asyncio.Event()
@@ -89,7 +90,7 @@ class PlanFollower:
 
     def offer(self, plan: RoutingPlan) -> None:
         """Take a plan that came some other way, as with the answer to a report; an old one is ignored."""
-        self._heard_s = self._clock.monotonic_s()
+        self._heard_s, self._source_is_behind = self._clock.monotonic_s(), plan.epoch < self._truth.epoch
         if plan.epoch > self._truth.epoch:
             self._truth, self._local_trip = plan, None
             self._announce()
@@ -132,7 +133,7 @@ class PlanFollower:
     async def _listen(self) -> None:
         while True:
             heard = await self._ask(self._long_poll, within_s=self._wait_s + self._poll_every_s)
-            if not heard:
+            if not heard or self._source_is_behind:  # a long poll of a source with another epoch returns at once
                 await asyncio.sleep(self._poll_every_s)
 
     def _long_poll(self) -> Awaitable[RoutingPlan]:
