@@ -115,6 +115,20 @@ def test_a_burst_rolls_back_to_the_snapshot_and_the_position_moves_on(tmp_path: 
     assert {p for p, reason in reasons.items() if reason == "loss is not finite"} == {6, 7, 8, 9, 10, 11}
 
 
+def test_undone_steps_do_not_count_towards_the_next_checkpoint(tmp_path: Path) -> None:
+    toy_loop(tmp_path, faults=FaultPlan(faults=burst(FaultKind.NAN_BATCH, first=6, count=5))).run()
+    data = event(tmp_path, "checkpoint_published").data
+    assert (data["position"], data["step"]) == (15, 8)
+
+
+def test_the_three_newest_checkpoints_are_kept(tmp_path: Path) -> None:
+    plan = LoopPlan(total_batches=24, seed=3, snapshot_every_steps=4, checkpoint_every_steps=4)
+    loop = toy_loop(tmp_path, plan=plan)
+    loop.run()
+    there = [artifact.name for artifact in loop.checkpoints.store.listing()]
+    assert there == [f"position-{position:012d}" for position in (16, 20, 24)]
+
+
 def test_data_that_is_ill_throughout_stops_the_run_with_a_diagnosis(tmp_path: Path) -> None:
     loop = toy_loop(tmp_path, faults=FaultPlan(faults=burst(FaultKind.INF_GRADIENT, first=2, count=22)))
     with pytest.raises(TrainingError, match="rolling back does not help"):
