@@ -112,3 +112,14 @@ async def test_a_model_that_is_still_starting_is_not_waited_for_and_not_blamed()
     reading = await arm_over(FakeHandle(None)).ask("play some jazz")
     assert isinstance(reading, NoReading)
     assert (reading.outcome, reading.why) == (Outcome.SHED, "the model is still starting")
+
+
+async def test_whatever_ends_the_warm_up_the_model_is_asked_from_then_on() -> None:
+    class Broken(FakeHandle):
+        def remote(self, texts: list[str] | None = None) -> FakeResponse:
+            return self.response if texts else FakeResponse(RuntimeError("the router is gone"))
+
+    arm = arm_over(Broken(reply(9.0, 0.0)))
+    with pytest.raises(RuntimeError):
+        await arm.warm_up(within_s=1.0)
+    assert isinstance(await arm.ask("play some jazz"), Reading)

@@ -65,7 +65,8 @@ class HandleArm:
             _log.warning(
                 "%s was not found within %.0f s: %s", self._handle.deployment_name, within_s, _last_line(error)
             )
-        self.starting = False
+        finally:
+            self.starting = False
 
     async def ask(self, text: str) -> Reading | NoReading:
         """Ask the model; cancelling this cancels the call."""
