@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from ray.exceptions import RayActorError
-from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
+from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from failsoft.health.window import Outcome
@@ -123,3 +123,15 @@ async def test_whatever_ends_the_warm_up_the_model_is_asked_from_then_on() -> No
     with pytest.raises(RuntimeError):
         await arm.warm_up(within_s=1.0)
     assert isinstance(await arm.ask("play some jazz"), Reading)
+
+
+async def test_a_handle_that_can_not_even_send_is_an_error_of_the_model() -> None:
+    class Shut(FakeHandle):
+        def remote(self, texts: list[str] | None = None) -> FakeResponse:
+            if texts:
+                raise RayServeException("the handle is shut down")
+            return super().remote(texts)
+
+    reading = await (await found(Shut(None))).ask("play some jazz")
+    assert isinstance(reading, NoReading)
+    assert reading.outcome is Outcome.ERROR

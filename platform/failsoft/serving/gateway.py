@@ -34,7 +34,7 @@ from failsoft.serving.messages import PredictAnswer, PredictAnswers, PredictRequ
 from failsoft.serving.mirror import MirrorQueue
 from failsoft.serving.outcomes import OutcomeBuffer
 from failsoft.serving.plan import Colour, RoutingPlan
-from failsoft.serving.replies import read_reply
+from failsoft.serving.replies import ModelReply, read_reply
 from failsoft.serving.request import Answerer, Mirrored, NoReading, Reading
 from failsoft.serving.routes import build_routes
 from failsoft.serving.several import answer_all
@@ -72,16 +72,21 @@ class HandleArm:
         """Ask the model; cancelling this cancels the call."""
         if self.starting:
             return NoReading(outcome=Outcome.SHED, why="the model is still starting")
-        response = self._handle.predict.remote([text])
         try:
-            return read_reply(await response, self._quality, texts=1)[0]
-        except asyncio.CancelledError:
-            response.cancel()
-            raise
+            return read_reply(await self._call(text), self._quality, texts=1)[0]
         except BackPressureError as error:
             return NoReading(outcome=Outcome.SHED, why=f"the model's queue is full: {error}")
         except (RayError, RayServeException) as error:
             return NoReading(outcome=Outcome.ERROR, why=f"the model failed: {_last_line(error)}")
+
+    async def _call(self, text: str) -> ModelReply:
+        response = self._handle.predict.remote([text])
+        try:
+            reply: ModelReply = await response
+        except asyncio.CancelledError:
+            response.cancel()
+            raise
+        return reply
 
 
 class Gateway:
