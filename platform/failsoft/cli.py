@@ -82,6 +82,7 @@ def train(
     )
     with local_ray(num_cpus=workers * threads + 1):
         result = train_with_progress(config, console)
+    console.print(f"corpus: {result.corpus_report}", markup=False)
     console.print(to_rich(quality_table(result.quality)))
     console.print(to_rich(training_table(result.summary, result.quality)))
     if result.bundle is not None:
