@@ -126,10 +126,12 @@ def ray_head(home: Path, *, num_cpus: int = 4) -> Iterator[Head]:
         folder=folder,
     )
     log = folder / "head.log"
-    with child(command, environment=environment, log=log) as process:
-        wait_until(lambda: _is_up(head, process, log), what="ray start --head", timeout_s=90)
-        yield head
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        with child(command, environment=environment, log=log) as process:
+            wait_until(lambda: _is_up(head, process, log), what="ray start --head", timeout_s=90)
+            yield head
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_up(head: Head, process: subprocess.Popen[bytes], log: Path) -> bool:
