@@ -54,3 +54,8 @@ def test_a_server_that_is_no_gateway_is_called_that(body: bytes) -> None:
 def test_an_address_that_is_none_is_an_error_in_words(url: str) -> None:
     with pytest.raises((ConfigError, ServingError)):
         GatewayClient(url).status()
+
+
+def test_another_servers_status_is_told_from_a_gateways() -> None:
+    with pytest.raises(ServingError, match="something else"):
+        client(httpx.Response(200, json={"status": "ok"})).status()

@@ -183,10 +183,10 @@ def restore(why: WhyOption, url: UrlOption = DEFAULT_URL, home: HomeOption = Non
 
 
 def main() -> None:
-    """Entry point: errors raised on purpose become one line and exit code 1."""
+    """Entry point: errors raised on purpose, and a disk that refuses, become one line and exit code 1."""
     try:
         app()
-    except FailsoftError as error:
+    except (FailsoftError, OSError) as error:
         Console(stderr=True).print(f"[red]failsoft:[/red] {error}", highlight=False)
         raise SystemExit(1) from error
 

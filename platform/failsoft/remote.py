@@ -22,7 +22,10 @@ class GatewayClient:
 
     def status(self) -> dict[str, Any]:
         """What the gateway replica that answers knows: plan, window, counters."""
-        return self._call("GET", "/v1/status")
+        answer = self._call("GET", "/v1/status")
+        if not {"gateway", "stage", "plan", "health", "counts"} <= answer.keys():
+            raise self._somebody_else()
+        return answer
 
     def degrade(self, *, for_s: float | None, why: str) -> dict[str, Any]:
         """Force the fallback for everyone, until :meth:`restore` or for ``for_s`` seconds."""
@@ -53,5 +56,8 @@ class GatewayClient:
         except ValueError:  # also what is no UTF-8
             body = None
         if not isinstance(body, dict):
-            raise ServingError(f"no gateway answers at {self._url}, but something else; give its address with --url")
+            raise self._somebody_else()
         return body
+
+    def _somebody_else(self) -> ServingError:
+        return ServingError(f"no gateway answers at {self._url}, but something else; give its address with --url")
