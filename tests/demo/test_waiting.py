@@ -9,11 +9,19 @@ import sys
 import pytest
 
 PROGRAM = """
-import sys
+import signal, threading
 from rich.console import Console
 from failsoft.demo.waiting import until_interrupted
-try:
+
+default, poll = signal.getsignal(signal.SIGTERM), threading.Event()
+
+def tell_when_it_listens():
+    while signal.getsignal(signal.SIGTERM) == default:
+        poll.wait(0.01)
     print("ready", flush=True)
+
+threading.Thread(target=tell_when_it_listens).start()
+try:
     until_interrupted(Console())
 finally:
     print("stopped all", flush=True)
