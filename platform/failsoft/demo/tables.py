@@ -28,7 +28,7 @@ def training_table(summary: RunSummary, quality: Mapping[str, Any]) -> Table:
         ("slot F1 (exact span), test split", f"{quality['slot_f1']:.3f}"),
         ("training time, faults included", f"{summary.took_s:.0f} s"),
     )
-    return Table(title="Training under faults", columns=("what", "measured"), rows=rows)
+    return Table(title="The training run", columns=("what", "measured"), rows=rows)
 
 
 def quality_table(quality: Mapping[str, Any]) -> Table:
