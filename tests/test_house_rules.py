@@ -96,10 +96,8 @@ def test_every_path_that_a_document_names_exists(name: str) -> None:
 
 
 def test_a_path_in_backticks_is_recognised_and_a_route_is_not() -> None:
-    text = (
-        "see `platform/failsoft/cli.py`, `cluster.yaml`, `/v1/predict`, `tests/drills/`, `../other/x.py`, `.venv/bin`"
-    )
-    assert paths_named_in(text) == {"platform/failsoft/cli.py", "cluster.yaml", "tests/drills/"}
+    text = "see `platform/failsoft/cli/main.py`, `cluster.yaml`, `/v1/predict`, `tests/drills/`, `../other/x.py`, `.venv/bin`"
+    assert paths_named_in(text) == {"platform/failsoft/cli/main.py", "cluster.yaml", "tests/drills/"}
 
 
 def test_the_target_of_a_link_or_picture_is_a_path_and_an_address_is_not() -> None:

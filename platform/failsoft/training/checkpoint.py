@@ -89,19 +89,28 @@ class Checkpoints:
         self.position = state.position
         return True
 
-    def restore(self, state: TrainingState, *, seed: int) -> Restored | None:
+    def restore(
+        self, state: TrainingState, *, seed: int, before_step: int | None = None, keep_counts: bool = False
+    ) -> Restored | None:
         """Load the newest checkpoint that is whole and healthy; None when there is none (the start of a run).
+
+        Args:
+            state: the live parts to load into.
+            seed: seeds the generators where the checkpoint can't.
+            before_step: only consider checkpoints with fewer applied updates; for going back inside a run.
+            keep_counts: leave the breaker's counts as they are (inside a run what was refused, was).
 
         Raises:
             IncompatibleArtifactError: it belongs to another run or another model.
         """
-        artifact = self._agree_on_newest()
+        artifact = self._agree_on_newest(before_step)
         if artifact is None:
-            seed_all(seed, rank=self.ranks.rank, position=0)
+            if before_step is None:
+                seed_all(seed, rank=self.ranks.rank, position=0)
             return None
         flat, generators = _read(artifact)
         self._refuse_other_run(artifact.name, flat.scalars["identity"])
-        unflatten(flat, state, with_breaker=True)
+        unflatten(flat, state, with_breaker=not keep_counts)
         self._tell_versions(flat)
         if len(generators) == self.ranks.world:
             restore_rng(generators[self.ranks.rank])
@@ -146,11 +155,14 @@ class Checkpoints:
         self._prune()
         return artifact.path
 
-    def _agree_on_newest(self) -> Artifact | None:
+    def _agree_on_newest(self, before_step: int | None) -> Artifact | None:
+        def accept(manifest: Manifest) -> bool:
+            return _healthy(manifest) and (before_step is None or float(manifest.meta.get("step", 0)) < before_step)
+
         found = None
         if self.ranks.rank == 0:
             self.store.sweep_orphans()
-            found = self.store.newest(order=_position, accept=_healthy, on_damage=self._tell_damage)
+            found = self.store.newest(order=_position, accept=accept, on_damage=self._tell_damage)
         name = from_rank_zero(self.ranks, "" if found is None else found.name)
         return found if found is not None or not name else self.store.open(name)
 

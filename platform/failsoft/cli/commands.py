@@ -1,36 +1,17 @@
-"""The command line: parses, wires, prints. No logic lives here."""
+"""The commands of every day: train, gate, serve and steer. They parse, wire and print; no logic lives here."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from failsoft.artifacts.home import Home
-from failsoft.errors import FailsoftError
+from failsoft.cli.app import DEFAULT_URL, HomeOption, UrlOption, WhyOption, app, console
 from failsoft.health.faults import FaultPlan
 from failsoft.local_ray import local_ray, settle_environment
 from failsoft.remote import GatewayClient
-
-app = typer.Typer(
-    name="failsoft",
-    help="Machine learning that fails soft: training and serving that give less when a part breaks, and do not stop.",
-    no_args_is_help=True,
-    add_completion=True,
-    rich_markup_mode="rich",
-)
-console = Console(width=None if sys.stdout.isatty() else 120)
-
-HomeOption = Annotated[
-    Path | None,
-    typer.Option("--home", help="Folder for runs, releases, plan and token. [dim]$FAILSOFT_HOME, else .failsoft[/dim]"),
-]
-UrlOption = Annotated[str, typer.Option("--url", help="Address of a running gateway.")]
-WhyOption = Annotated[str, typer.Option("--why", help="Reason, kept in the ledger.")]
-DEFAULT_URL = "http://127.0.0.1:8000"
 
 
 @app.command()
@@ -180,16 +161,3 @@ def restore(why: WhyOption, url: UrlOption = DEFAULT_URL, home: HomeOption = Non
     """End an operator's force; the model returns through shadow, canary and ramp."""
     plan = GatewayClient(url, token=Home.find(home).operator_token()).restore(why=why)
     console.print(f"restored: stage {plan.get('stage')}, plan epoch {plan.get('epoch')}. Watch with: failsoft status")
-
-
-def main() -> None:
-    """Entry point: errors raised on purpose, and a disk that refuses, become one line and exit code 1."""
-    try:
-        app()
-    except (FailsoftError, OSError) as error:
-        Console(stderr=True).print(f"[red]failsoft:[/red] {error}", highlight=False)
-        raise SystemExit(1) from error
-
-
-if __name__ == "__main__":
-    main()

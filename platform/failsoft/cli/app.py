@@ -1,0 +1,27 @@
+"""The application object that every group of commands hangs itself on, and the options they share."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(
+    name="failsoft",
+    help="Machine learning that fails soft: training and serving that give less when a part breaks, and do not stop.",
+    no_args_is_help=True,
+    add_completion=True,
+    rich_markup_mode="rich",
+)
+console = Console(width=None if sys.stdout.isatty() else 120)
+
+HomeOption = Annotated[
+    Path | None,
+    typer.Option("--home", help="Folder for runs, releases, plan and token. [dim]$FAILSOFT_HOME, else .failsoft[/dim]"),
+]
+UrlOption = Annotated[str, typer.Option("--url", help="Address of a running gateway.")]
+WhyOption = Annotated[str, typer.Option("--why", help="Reason, kept in the ledger.")]
+DEFAULT_URL = "http://127.0.0.1:8000"

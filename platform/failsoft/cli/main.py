@@ -1,0 +1,22 @@
+"""The entry point of ``failsoft``: gathers the groups of commands and turns errors into one line."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from failsoft.cli import commands as _commands  # noqa: F401 -- importing it hangs its commands on the app
+from failsoft.cli.app import app
+from failsoft.errors import FailsoftError
+
+
+def main() -> None:
+    """Entry point: errors raised on purpose, and a disk that refuses, become one line and exit code 1."""
+    try:
+        app()
+    except (FailsoftError, OSError) as error:
+        Console(stderr=True).print(f"[red]failsoft:[/red] {error}", highlight=False)
+        raise SystemExit(1) from error
+
+
+if __name__ == "__main__":
+    main()
