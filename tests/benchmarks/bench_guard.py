@@ -145,7 +145,7 @@ def _pieces(outcome: Outcome, size: Size, rounds: int) -> Timings:
     loss, kept = _loss(model, batch).detach(), gradients(model)
     norm = get_total_norm(kept)
     contenders = [
-        Contender(name="guard", run=lambda: (guard._remember(), guard._judge(guard._read(loss, norm))), calls=200),
+        Contender(name="guard", run=lambda: (guard.begin(), guard.examine(loss)), calls=200),
         Contender(name="naive guard", run=lambda: holds_nan_or_inf([loss, *kept]), calls=5),
         Contender(name="forward and backward", run=forward_and_backward, calls=1),
     ]

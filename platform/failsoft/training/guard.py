@@ -6,46 +6,49 @@ Three lines in any PyTorch loop::
     for position, batch in enumerate(batches):
         outcome = guard.step(lambda: loss_of(model, batch), sample_ids=batch.ids, position=position)
 
-The order: remember buffers and generators, forward, backward (always, also after a NaN loss: under DDP the backward
-pass is a collective, and a rank that left it would hang the others), unscale, total norm *before* clipping (clipping by
-one Inf turns every other gradient into NaN, pytorch#46849), one reading on the host, one verdict that all ranks share,
-then the update or the way back.
+The order: remember buffers and generators, forward and backward (always to the end, also after a NaN: under DDP the
+backward pass is a collective), unscale, total norm *before* clipping (clipping by one Inf turns every other gradient
+into NaN, pytorch#46849), one reading on the host, one verdict that all ranks share, then the update or the way back.
 
-A refused step leaves weights, buffers, optimizer, scheduler and torch's generators as they were; only the loss scale
-backs off, down to a floor (a scale that reaches 0 writes NaN into the weights at the next good step). Generators of
-``random`` and ``numpy`` are not rewound: draw augmentations before the step, or from a generator keyed by position.
-Gradients are expected whole on each rank (one process, or DDP); sharded gradients need a reduced norm.
+A refused step leaves weights, buffers, EMA, optimizer, scheduler and torch's generators as they were; only the scale
+of a GradScaler backs off, and only for gradients that are not finite, down to a floor (a scale that reaches 0 writes
+NaN into the weights at the next good step). Generators of ``random`` and ``numpy`` are not rewound: draw augmentations
+before the step, or from a generator keyed by position.
+
+Over several ranks losses and norms are averaged in one tiny reduction, the only collective beside DDP's own. On CUDA a
+step waits for the device once; :mod:`failsoft.training.late_guard` does not wait at all. Trainers that own the passes
+or the optimizer's step use the phases: :meth:`StepGuard.begin`, ``examine``, then ``apply`` or ``refuse``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
-from enum import StrEnum
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.swa_utils import AveragedModel
 
 from failsoft.errors import ConfigError
+from failsoft.training.backward import Backward, Compute
+from failsoft.training.gradients import Gradients
 from failsoft.training.ranks import Ranks, SoloRank
+from failsoft.training.relief import Relief, ReliefPolicy
+from failsoft.training.spikes import SpikePolicy, SpikeWatch
+from failsoft.training.state import first_unhealthy, model_tensors
+from failsoft.training.traces import Traces
+from failsoft.training.update import Update
+from failsoft.training.verdict import SPIKES, Limits, Reading, Refusal, StepOutcome, judge
 
-Compute = Callable[[], Tensor]
-"""Forward pass of one batch; returns a scalar loss that depends on the model."""
+__all__ = ["Compute", "GuardPolicy", "Refusal", "StepGuard", "StepOutcome"]
 
-
-class Refusal(StrEnum):
-    """Why a step was refused."""
-
-    LOSS = "loss is not finite"
-    GRADIENT = "gradient is not finite"
-    OVERFLOW = "gradient is finite, but its norm overflows"
-    ELSEWHERE = "another rank refused"
+_NO_LIMITS = Limits()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +61,12 @@ class GuardPolicy:
     """The loss scale of a GradScaler never backs off below this."""
     autocast_dtype: torch.dtype | None = None
     """Run the forward pass under autocast to this type; None leaves that to the caller."""
+    loss_spikes: SpikePolicy | None = None
+    """Refuse a loss (mean over the ranks) far above its usual level; None does not look."""
+    norm_spikes: SpikePolicy | None = None
+    """The same for the gradient norm before clipping."""
+    relief: ReliefPolicy | None = None
+    """Lower the learning rate for a while after a refused step; None leaves it."""
 
     def __post_init__(self) -> None:
         """Refuse limits that no step could meet."""
@@ -71,197 +80,196 @@ class GuardPolicy:
             )
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepOutcome:
-    """How one step ended."""
-
-    position: int
-    sample_ids: tuple[int, ...]
-    rank: int
-    refusal: Refusal | None
-    loss: float
-    """This rank's own loss."""
-    mean_loss: float
-    """Mean over the ranks; not finite when any of them is not."""
-    grad_norm: float
-    """Total norm before clipping, unscaled."""
-    bad_tensor: str | None = None
-    """First parameter whose gradient is not finite (the largest gradient when only the norm overflows)."""
-
-    @property
-    def applied(self) -> bool:
-        """Whether the update happened."""
-        return self.refusal is None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Reading:
-    """The numbers that one step needs on the host."""
-
-    loss: float
-    mean_loss: float
-    norm: float
-    refused_anywhere: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Before:
-    """What a forward pass changes by itself, as it was."""
-
-    buffers: list[tuple[dict[str, Tensor | None], str, Tensor | None, Tensor | None]]
-    """Where each buffer lives (module and name), the tensor there, and a copy of its values."""
-    generators: list[Tensor]
-
-
 @dataclass(kw_only=True)
 class StepGuard:
-    """Carries out steps on one model and optimizer. Owns nothing; a checkpoint of its parts is a checkpoint of it."""
+    """Carries out steps on one model and optimizer.
+
+    Its parts stay the caller's: a checkpoint of them, with :meth:`state_dict` for the recent levels and the learning
+    rate's relief, is a checkpoint of the run.
+    """
 
     model: nn.Module
+    """Bare, or in its DDP wrapper (needed for accumulation over several ranks)."""
     optimizer: Optimizer
     scheduler: LRScheduler | None = None
     """Moves on applied steps only."""
     scaler: GradScaler | None = None
+    ema: AveragedModel | None = None
+    """Moves on applied steps only."""
     policy: GuardPolicy = field(default_factory=GuardPolicy)
     ranks: Ranks = field(default_factory=SoloRank)
     on_refused: Callable[[StepOutcome], object] = lambda _outcome: None
-    """Told of each refused step after the way back, for instance ``DeadLetters.write``."""
+    """Told of each refused step after the way back."""
 
     def __post_init__(self) -> None:
         """Look once at what never changes."""
-        self._shelves = [module._buffers for module in self.model.modules() if module._buffers]
-        self._spare: dict[tuple[int, str], Tensor] = {}
-        self._device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
+        bare = self.model.module if isinstance(self.model, DistributedDataParallel) else self.model
+        self._bare: nn.Module = bare
+        device = next((p.device for p in bare.parameters()), torch.device("cpu"))
+        self._on_host = device.type == "cpu"
+        self._scaler = self.scaler if self.scaler is not None and self.scaler.is_enabled() else None
+        self.traces = Traces(bare)
+        self.gradients = Gradients(bare, self.optimizer)
+        self.update = Update(self.optimizer, self.gradients, self.policy.max_grad_norm)
+        dtype = self.policy.autocast_dtype
+        self.backward = Backward(model=self.model, device=device, scaler=self._scaler, autocast_dtype=dtype)
+        self.relief = Relief(self.policy.relief)
+        self.loss_watch = None if self.policy.loss_spikes is None else SpikeWatch(self.policy.loss_spikes)
+        self.norm_watch = None if self.policy.norm_spikes is None else SpikeWatch(self.policy.norm_spikes)
+        self._norm = torch.tensor(math.nan)
 
-    def step(self, compute: Compute, *, sample_ids: Sequence[int] = (), position: int = 0) -> StepOutcome:
+    def step(
+        self,
+        compute: Compute | Sequence[Compute],
+        *,
+        shares: Sequence[float] | None = None,
+        sample_ids: Sequence[int] = (),
+        position: int = 0,
+    ) -> StepOutcome:
         """Do one step: the whole of it, or nothing.
 
         Args:
-            compute: forward pass of the batch; called once.
+            compute: forward pass of the batch, or of each of its micro-batches (their gradients add up); called once.
+            shares: each micro-batch's share of the batch's samples, adding up to 1; None: equal shares.
             sample_ids: ids of this rank's samples, for the dead letter.
             position: global batches consumed before this one.
+
+        Raises:
+            Exception: whatever ``compute`` raises (out of memory, say), after everything is back as it was: the caller
+                may call again for the same batch, in smaller micro-batches.
         """
-        before = self._remember()
-        loss = self._backward(compute)
-        norm = get_total_norm(self._gradients(), error_if_nonfinite=False)
-        reading = self._read(loss, norm)
-        refusal, bad_tensor = self._judge(reading)
-        if refusal is None:
-            self._apply(reading.norm, norm)
+        self.begin()
+        self.optimizer.zero_grad(set_to_none=True)
+        try:
+            loss = self.backward.run(compute, shares)
+        except BaseException:
+            self.go_back()
+            raise
+        if self._scaler is not None:
+            self._scaler.unscale_(self.optimizer)
+        outcome = self.examine(loss, sample_ids=sample_ids, position=position)
+        if outcome.refusal is None:
+            self.apply(outcome)
         else:
-            self._go_back(before)
-        outcome = StepOutcome(
-            position=position,
-            sample_ids=tuple(int(sample) for sample in sample_ids),
-            rank=self.ranks.rank,
-            refusal=refusal,
-            loss=reading.loss,
-            mean_loss=reading.mean_loss,
-            grad_norm=reading.norm,
-            bad_tensor=bad_tensor,
-        )
-        if refusal is not None:
-            self.on_refused(outcome)
+            self.refuse(outcome)
         return outcome
 
-    def _remember(self) -> _Before:
-        """Copies of all buffers, and where they were: a model may also put a new tensor in a buffer's place."""
-        buffers = []
-        for number, shelf in enumerate(self._shelves):
-            for name, buffer in shelf.items():
-                kept = None if buffer is None else self._kept((number, name), buffer)
-                buffers.append((shelf, name, buffer, kept))
-        generators = [torch.get_rng_state()]
-        if self._device.type == "cuda":
-            generators.append(torch.cuda.get_rng_state(self._device))
-        return _Before(buffers=buffers, generators=generators)
+    def begin(self) -> None:
+        """Remember what the forward pass changes by itself; before the first forward pass of an update."""
+        self.traces.remember()
 
-    def _kept(self, place: tuple[int, str], buffer: Tensor) -> Tensor:
-        kept = self._spare.get(place)
-        if kept is None or kept.shape != buffer.shape or kept.dtype != buffer.dtype or kept.device != buffer.device:
-            kept = self._spare[place] = torch.empty_like(buffer)
-        return kept.copy_(buffer.detach())
+    def examine(self, loss: Tensor, *, sample_ids: Sequence[int] = (), position: int = 0) -> StepOutcome:
+        """The verdict on loss and gradients, the same on all ranks; changes nothing.
 
-    def _backward(self, compute: Compute) -> Tensor:
-        self.optimizer.zero_grad(set_to_none=True)
-        dtype = self.policy.autocast_dtype
-        with nullcontext() if dtype is None else torch.autocast(self._device.type, dtype=dtype):
-            loss = compute()
-        scaled = loss if self.scaler is None else self.scaler.scale(loss)
-        scaled.backward()  # type: ignore[no-untyped-call]  # torch leaves this one untyped
-        if self.scaler is not None:
-            self.scaler.unscale_(self.optimizer)
-        return loss.detach()
+        After the backward pass (and after ``unscale_`` where there is a GradScaler), before any clipping.
 
-    def _gradients(self) -> list[Tensor]:
-        return [p.grad for group in self.optimizer.param_groups for p in group["params"] if p.grad is not None]
+        Args:
+            loss: this rank's loss, one element, detached.
+            sample_ids: as in :meth:`step`.
+            position: as in :meth:`step`.
+        """
+        self._norm = norm = self.gradients.total_norm()
+        reading = self._read(loss, norm)
+        refusal = judge(reading, self.limits)
+        ids = tuple(map(int, sample_ids))
+        if refusal is None:
+            return StepOutcome(position, ids, self.ranks.rank, None, reading.loss, reading.mean_loss, reading.norm)
+        return self._explained(refusal, reading, ids, position)
 
-    def _read(self, loss: Tensor, norm: Tensor) -> _Reading:
-        """Bring everything over in one host sync, after at most one tiny reduction."""
-        loss = loss.float()
-        if self.ranks.world == 1:
-            loss_here, norm_here = torch.stack([loss, norm.to(loss)]).tolist()
-            return _Reading(loss=loss_here, mean_loss=loss_here, norm=norm_here, refused_anywhere=False)
-        bad = ~(torch.isfinite(loss) & torch.isfinite(norm))
-        shared = self.ranks.sum_(torch.stack([bad.to(loss), loss]))
-        loss_here, norm_here, bad_ranks, loss_sum = torch.cat([torch.stack([loss, norm.to(loss)]), shared]).tolist()
-        mean_loss = loss_sum / self.ranks.world
-        return _Reading(loss=loss_here, mean_loss=mean_loss, norm=norm_here, refused_anywhere=bad_ranks != 0.0)
-
-    def _judge(self, reading: _Reading) -> tuple[Refusal | None, str | None]:
-        if not math.isfinite(reading.loss):
-            return Refusal.LOSS, self._first_bad()
-        if not math.isfinite(reading.norm):
-            name = self._first_bad()
-            return (Refusal.GRADIENT, name) if name is not None else (Refusal.OVERFLOW, self._largest())
-        return (Refusal.ELSEWHERE, None) if reading.refused_anywhere else (None, None)
-
-    def _apply(self, norm_here: float, norm: Tensor) -> None:
-        max_norm = self.policy.max_grad_norm
-        if max_norm is None or norm_here <= max_norm:
-            self.optimizer.step()
-        elif getattr(self.optimizer, "_step_supports_amp_scaling", False):
-            self._fused_step((norm.float() + 1e-6) / max_norm)  # the kernels read a float32 in any precision
+    def apply(self, outcome: StepOutcome) -> None:
+        """Carry an examined step out: clip, update, and move scaler, scheduler and EMA on."""
+        if self.relief.factor < 1.0:
+            with self.relief.lowered(self.optimizer):
+                self.update.carry_out(outcome.grad_norm, self._norm)
         else:
-            clip_grads_with_norm_((p for group in self.optimizer.param_groups for p in group["params"]), max_norm, norm)
-            self.optimizer.step()
-        if self.scaler is not None:
-            self.scaler.update()  # `unscale_` recorded its finding, so growth goes on as torch does it
+            self.update.carry_out(outcome.grad_norm, self._norm)
+        if self._scaler is not None:
+            self._scaler.update()  # `unscale_` recorded its finding, so growth goes on as torch does it
+        self.moved_on(outcome.mean_loss, outcome.grad_norm)
+
+    def moved_on(self, mean_loss: float, norm: float) -> None:
+        """What follows an update that happened, whoever carried it out: scheduler, EMA, relief, usual levels."""
         if self.scheduler is not None:
             self.scheduler.step()
+        if self.ema is not None:
+            self.ema.update_parameters(self._bare)
+        self.relief.applied()
+        if self.loss_watch is not None:
+            self.loss_watch.record(mean_loss)
+        if self.norm_watch is not None:
+            self.norm_watch.record(norm)
 
-    def _fused_step(self, divisor: Tensor) -> None:
-        """A fused optimizer divides the gradients while it reads them anyway, which saves a pass over them."""
-        self.optimizer.grad_scale = divisor  # type: ignore[attr-defined]
-        try:
-            self.optimizer.step()
-        finally:
-            self.optimizer.grad_scale = None  # type: ignore[attr-defined]
+    def refuse(self, outcome: StepOutcome) -> None:
+        """Leave no trace of an examined step, but for the loss scale, the relief, and whoever is told."""
+        self.go_back()
+        if self._scaler is not None:
+            self._back_off(self._scaler, blameless=outcome.refusal in SPIKES)
+        self.relief.refused()
+        self.on_refused(outcome)
 
-    @torch.no_grad()
-    def _go_back(self, before: _Before) -> None:
-        for shelf, name, buffer, kept in before.buffers:
-            shelf[name] = buffer
-            if buffer is not None and kept is not None:
-                buffer.copy_(kept)
-        torch.set_rng_state(before.generators[0])
-        if len(before.generators) > 1:
-            torch.cuda.set_rng_state(before.generators[1], self._device)
+    def first_unhealthy(self) -> str | None:
+        """Name of the first parameter or buffer (EMA included) that is not finite; None when all are. One host sync."""
+        tensors = model_tensors(self._bare)
+        if self.ema is not None:
+            tensors |= {f"ema/{name}": tensor for name, tensor in model_tensors(self.ema).items()}
+        return first_unhealthy(tensors)
+
+    @property
+    def limits(self) -> Limits:
+        """What counts as a spike now."""
+        if self.loss_watch is None and self.norm_watch is None:
+            return _NO_LIMITS
+        loss = math.inf if self.loss_watch is None else self.loss_watch.limit
+        return Limits(loss, math.inf if self.norm_watch is None else self.norm_watch.limit)
+
+    def why(self, refusal: Refusal | None, reading: Reading) -> str:
+        """What a spike was measured against, in words; nothing for other verdicts."""
+        if refusal is Refusal.LOSS_SPIKE and self.loss_watch is not None:
+            return f"loss {self.loss_watch.in_words(reading.mean_loss)}"
+        if refusal is Refusal.GRADIENT_SPIKE and self.norm_watch is not None:
+            return f"gradient norm {self.norm_watch.in_words(reading.mean_norm)}"
+        return ""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Usual levels and relief, as small JSON."""
+        watches = {"loss": self.loss_watch, "norm": self.norm_watch}
+        levels = {name: watch.state_dict() for name, watch in watches.items() if watch is not None}
+        return {"levels": levels, "relief": self.relief.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the state of a checkpoint on; a level that it does not know starts anew."""
+        for name, watch in (("loss", self.loss_watch), ("norm", self.norm_watch)):
+            if watch is not None:
+                watch.load_state_dict(state_dict["levels"].get(name, ()))
+        self.relief.load_state_dict(state_dict["relief"])
+
+    def _read(self, loss: Tensor, norm: Tensor) -> Reading:
+        """Bring everything over in one host sync, after at most one tiny reduction. In float64."""
+        if self.ranks.world == 1:
+            here = (loss.item(), norm.item()) if self._on_host else torch.stack([loss.double(), norm.double()]).tolist()
+            return Reading(here[0], here[1], here[0], here[1])
+        own = torch.stack([loss.double(), norm.to(loss.device).double()])
+        own_loss, own_norm, losses, norms = torch.cat([own, self.ranks.sum_(own.clone())]).tolist()
+        return Reading(own_loss, own_norm, losses / self.ranks.world, norms / self.ranks.world)
+
+    def _explained(self, refusal: Refusal, reading: Reading, ids: tuple[int, ...], position: int) -> StepOutcome:
+        """Look closer at a refused step: which tensor, and whether only the norm overflows."""
+        name = None if refusal in SPIKES else self.gradients.first_bad()
+        if refusal is Refusal.GRADIENT and name is None:
+            refusal = Refusal.OVERFLOW
+        if refusal in {Refusal.OVERFLOW, Refusal.GRADIENT_SPIKE}:
+            name = self.gradients.largest()
+        rank, loss, mean, norm = self.ranks.rank, reading.loss, reading.mean_loss, reading.norm
+        why = self.why(refusal, reading)
+        return StepOutcome(position, ids, rank, refusal, loss, mean, norm, name, why)
+
+    def go_back(self) -> None:
+        """Undo what forward and backward did. :meth:`refuse` does it; so does an error on the way."""
+        self.traces.undo()
         self.optimizer.zero_grad(set_to_none=True)
-        if self.scaler is not None:
-            self._back_off(self.scaler)
 
-    def _back_off(self, scaler: GradScaler) -> None:
-        lower = max(scaler.get_scale() * scaler.get_backoff_factor(), self.policy.min_loss_scale)
+    def _back_off(self, scaler: GradScaler, *, blameless: bool) -> None:
+        scale, tracker = scaler.get_scale(), scaler.state_dict()["_growth_tracker"]
+        lower = scale if blameless else max(scale * scaler.get_backoff_factor(), self.policy.min_loss_scale)
         scaler.update(lower)  # also closes the round that `unscale_` opened
-        scaler.load_state_dict(scaler.state_dict() | {"_growth_tracker": 0})
-
-    def _first_bad(self) -> str | None:
-        for name, parameter in self.model.named_parameters():
-            if parameter.grad is not None and not bool(torch.isfinite(parameter.grad).all()):
-                return name
-        return None
-
-    def _largest(self) -> str | None:
-        sizes = {name: float(p.grad.abs().max()) for name, p in self.model.named_parameters() if p.grad is not None}
-        return max(sizes, key=sizes.__getitem__, default=None)
+        scaler.load_state_dict(scaler.state_dict() | {"_growth_tracker": tracker if blameless else 0})

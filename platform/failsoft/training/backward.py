@@ -1,0 +1,82 @@
+"""Forward and backward of one update: one batch, or several micro-batches whose gradients add up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+
+from failsoft.errors import ConfigError
+
+Compute = Callable[[], Tensor]
+"""Forward pass of one (micro-)batch; returns a scalar mean loss that depends on the model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backward:
+    """Runs the passes of one update.
+
+    Every micro-batch is run to its end, also after a NaN: under DDP the last backward pass is a collective, and a rank
+    that left it would hang the others.
+    """
+
+    model: nn.Module
+    """The model as the loss sees it, DDP wrapper included: all but the last micro-batch then run in its ``no_sync``."""
+    device: torch.device
+    scaler: GradScaler | None
+    autocast_dtype: torch.dtype | None
+
+    def run(self, compute: Compute | Sequence[Compute], shares: Sequence[float] | None) -> Tensor:
+        """Add up the gradients; returns the whole batch's loss, detached, unscaled.
+
+        Raises:
+            ConfigError: a loss that is no scalar, or shares that do not add up to 1.
+        """
+        if callable(compute):
+            return self._one(compute, None)
+        weights = _weights(len(compute), shares)
+        losses = []
+        for part, weight in zip(compute[:-1], weights, strict=False):
+            with self._alone():
+                losses.append(self._one(part, weight))
+        losses.append(self._one(compute[-1], weights[-1]))
+        return torch.stack(losses).sum()
+
+    def _one(self, compute: Compute, weight: float | None) -> Tensor:
+        if self.autocast_dtype is None:
+            loss = compute()
+        else:
+            with torch.autocast(self.device.type, dtype=self.autocast_dtype):
+                loss = compute()
+        if loss.ndim:
+            raise ConfigError(
+                f"the loss has shape {tuple(loss.shape)}; return one number, such as its mean over the batch"
+            )
+        if weight is not None:
+            loss = loss * weight
+        scaled = loss if self.scaler is None else self.scaler.scale(loss)
+        scaled.backward()  # type: ignore[no-untyped-call]  # torch leaves this one untyped
+        return loss.detach()
+
+    def _alone(self) -> AbstractContextManager[object]:
+        no_sync = getattr(self.model, "no_sync", None)
+        return nullcontext() if no_sync is None else no_sync()
+
+
+def _weights(count: int, shares: Sequence[float] | None) -> list[float]:
+    if count == 0:
+        raise ConfigError("compute is an empty list; an update needs at least one micro-batch")
+    if shares is None:
+        return [1.0 / count] * count
+    total = math.fsum(shares)
+    if len(shares) != count or not abs(total - 1.0) <= 1e-6:
+        raise ConfigError(
+            f"{len(shares)} shares that add up to {total:.6g} for {count} micro-batches; give each micro-batch its "
+            "share of the batch's samples, so that they add up to 1 (the last one may be smaller)"
+        )
+    return [float(share) for share in shares]

@@ -1,0 +1,85 @@
+"""A lower learning rate for a while after trouble, beside whatever schedule the run has.
+
+The factor multiplies the groups' ``lr`` around ``optimizer.step()`` only and is taken out again, so schedulers that
+work from the current rate (ExponentialLR, CosineAnnealingLR) never see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from torch.optim import Optimizer
+
+from failsoft.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReliefPolicy:
+    """How much lower, and for how long."""
+
+    factor_per_refusal: float = 0.5
+    """Each refused step multiplies the learning rate by this; 1.0 leaves that to rollbacks alone."""
+    min_factor: float = 0.05
+    """The learning rate is never lowered below this share of its schedule."""
+    recovery_steps: int = 200
+    """Applied steps until the full rate is back, in equal steps from where it was lowered to."""
+
+    def __post_init__(self) -> None:
+        """Refuse factors that raise or stop the learning."""
+        if not 0.0 < self.factor_per_refusal <= 1.0:
+            raise ConfigError(f"factor_per_refusal is {self.factor_per_refusal}; use a share above 0 and up to 1")
+        if not 0.0 < self.min_factor <= 1.0:
+            raise ConfigError(f"min_factor is {self.min_factor}; use a share above 0 and up to 1")
+        if self.recovery_steps < 1:
+            raise ConfigError(f"recovery_steps is {self.recovery_steps}; use 1 or more")
+
+
+class Relief:
+    """The factor now. 1.0 until something lowers it."""
+
+    def __init__(self, policy: ReliefPolicy | None = None) -> None:
+        self.policy = policy or ReliefPolicy(factor_per_refusal=1.0)
+        self._per_refusal = self.policy.factor_per_refusal
+        self.factor = 1.0
+        self._rise = 0.0
+
+    def refused(self) -> None:
+        """A step was refused."""
+        if self._per_refusal < 1.0:
+            self.lower(self._per_refusal)
+
+    def lower(self, factor: float) -> None:
+        """Multiply the learning rate by ``factor`` (above 0, up to 1) from the next step on, down to the floor."""
+        if not 0.0 < factor <= 1.0:
+            raise ConfigError(f"factor is {factor}; a relief lowers the learning rate, use a share above 0 and up to 1")
+        self.factor = max(self.factor * factor, self.policy.min_factor)
+        self._rise = (1.0 - self.factor) / self.policy.recovery_steps
+
+    def applied(self) -> None:
+        """A step was applied: one step closer to the full rate."""
+        if self.factor < 1.0:
+            risen = self.factor + self._rise
+            self.factor = 1.0 if risen > 1.0 - 1e-9 else risen
+
+    @contextmanager
+    def lowered(self, optimizer: Optimizer) -> Iterator[None]:
+        """The optimizer at the lowered rate, for the time of the block."""
+        rates = [group["lr"] for group in optimizer.param_groups]
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate * self.factor  # a rate that is a tensor is replaced, not changed
+        try:
+            yield
+        finally:
+            for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate
+
+    def state_dict(self) -> dict[str, Any]:
+        """Factor and pace of recovery."""
+        return {"factor": self.factor, "rise": self._rise}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the state of a checkpoint on."""
+        self.factor, self._rise = float(state_dict["factor"]), float(state_dict["rise"])

@@ -1,0 +1,101 @@
+"""Is this number far above what it usually is? Running median and spread, which a few outliers do not move.
+
+The limit is ``median + deviations * 1.4826 * MAD`` over the last applied steps: MAD is the median distance from the
+median, and 1.4826 makes it the standard deviation of a normal distribution (Hampel, "The Influence Curve and Its Role
+in Robust Estimation", JASA 1974). Refused values are not learnt from, so a burst can't raise its own limit; a level
+that moves for good is met by the breaker, which rolls back and then stops with a diagnosis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from failsoft.errors import ConfigError
+
+_SIGMA_OF_MAD = 1.4826
+_REFRESH = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpikePolicy:
+    """When a value is a spike."""
+
+    window: int = 200
+    """Judge by the last so many applied steps."""
+    warm_up: int = 100
+    """Applied steps before the first verdict: before that nothing is known, and nothing is a spike."""
+    deviations: float = 10.0
+    """How many robust standard deviations above the median a value may be. Losses of small batches have long tails, so
+    this is far out on purpose: a spike worth losing a batch for stands out by more."""
+    min_relative_spread: float = 0.05
+    """The spread counts as at least this share of the median: a plateau must not make every ripple a spike."""
+
+    def __post_init__(self) -> None:
+        """Refuse limits that everything or nothing would pass."""
+        if not 2 <= self.warm_up <= self.window:
+            raise ConfigError(
+                f"warm_up is {self.warm_up} and window {self.window}; a spread needs 2 values or more, and the window "
+                "must hold the warm-up"
+            )
+        if not 0.0 < self.deviations < math.inf:
+            raise ConfigError(f"deviations is {self.deviations}; use a positive number such as 10")
+        if not 0.0 <= self.min_relative_spread < math.inf:
+            raise ConfigError(f"min_relative_spread is {self.min_relative_spread}; use 0 or a small share such as 0.05")
+
+
+class SpikeWatch:
+    """The recent values of one number, and the limit that follows from them.
+
+    The limit is worked out anew every tenth value: it moves slowly, and the step is not to wait for it.
+    """
+
+    def __init__(self, policy: SpikePolicy) -> None:
+        self.policy = policy
+        self._values: deque[float] = deque(maxlen=policy.window)
+        self._since = 0
+        self.limit = math.inf
+        """A value above this is a spike; infinite until warm."""
+
+    def record(self, value: float) -> None:
+        """Learn from the value of an applied step; what is not finite teaches nothing."""
+        if not math.isfinite(value):
+            return
+        self._values.append(value)
+        self._since += 1
+        if self._since >= _REFRESH or len(self._values) == self.policy.warm_up:
+            self._refresh()
+
+    def in_words(self, value: float) -> str:
+        """What makes ``value`` a spike."""
+        return (
+            f"{value:.4g} is above {self.limit:.4g}: {self.policy.deviations:g} deviations over the median of the last "
+            f"{len(self._values)} applied steps"
+        )
+
+    def state_dict(self) -> list[float]:
+        """The recent values."""
+        return list(self._values)
+
+    def load_state_dict(self, values: Iterable[float]) -> None:
+        """Take the values of a checkpoint on."""
+        self._values = deque((float(value) for value in values), maxlen=self.policy.window)
+        self.limit = math.inf
+        self._refresh()
+
+    def _refresh(self) -> None:
+        self._since = 0
+        if len(self._values) >= self.policy.warm_up:
+            self.limit = spike_limit(self._values, self.policy)
+
+
+def spike_limit(values: Iterable[float], policy: SpikePolicy) -> float:
+    """The highest value that is no spike, given the recent ones (at least one)."""
+    recent = np.fromiter(values, dtype=np.float64)
+    median = float(np.median(recent))
+    spread = _SIGMA_OF_MAD * float(np.median(np.abs(recent - median)))
+    return median + policy.deviations * max(spread, policy.min_relative_spread * abs(median))
