@@ -9,7 +9,7 @@ import pytest
 
 from failsoft.errors import ConfigError, IllegalMoveError
 from failsoft.health.lifecycle import Lifecycle
-from failsoft.health.monitor import HealthMonitor, Status, Verdict
+from failsoft.health.monitor import HealthMonitor, HealthPolicy, Status, Verdict
 from failsoft.health.sequential import Tally
 from failsoft.health.window import Outcome
 from failsoft.serving.judgement import Action, Evidence, judge_stage
@@ -19,7 +19,7 @@ from failsoft.serving.stages import MOVES, NEXT, ON_TRIAL, StagePolicy, stage_po
 from tests.serving.worlds import quick_policy
 
 POLICY = quick_policy()
-HEALTHY = Verdict(status=Status.HEALTHY, bad=1, total=100, consecutive_bad=0, warning=False, reason="1 bad of 100")
+HEALTHY = Verdict(status=Status.HEALTHY, bad=1, total=100, consecutive_bad=0, warning=False, policy=HealthPolicy())
 
 
 def evidence(stage: Stage = Stage.CANARY, **changes: Any) -> Evidence:
@@ -80,7 +80,7 @@ def test_a_pass_says_its_numbers() -> None:
         ({"in_stage": Tally(bad=0, total=19)}, "19 of 20 answers"),
         ({"active_s": 4.9}, "of 5 s"),
         ({"active_s": math.nan}, "of 5 s"),
-        ({"verdict": replace(HEALTHY, status=Status.NO_VERDICT, reason="only 3")}, "only 3"),
+        ({"verdict": HEALTHY._replace(status=Status.NO_VERDICT, total=3)}, "only 3"),
         ({"stand_in": Tally(bad=0, total=0)}, "undecided"),
         ({"on_trial": Tally(bad=0, total=5)}, "undecided"),
         ({"stand_in": None, "healthy_bad_fraction": None}, "unknown baseline"),

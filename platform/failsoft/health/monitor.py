@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from failsoft.errors import ConfigError
 from failsoft.health.sequential import binomial_tail
@@ -78,9 +79,8 @@ class HealthPolicy:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What the monitor thinks, and why."""
+class Verdict(NamedTuple):
+    """What the monitor thinks, and why. Not a dataclass: one is made for every answer and every step."""
 
     status: Status
     bad: int
@@ -88,23 +88,44 @@ class Verdict:
     consecutive_bad: int
     warning: bool
     """The bad share is above ``warn_bad_fraction``."""
-    reason: str
+    policy: HealthPolicy
 
     @property
     def bad_fraction(self) -> float | None:
         """Share of bad outcomes in the window; None without any."""
         return self.bad / self.total if self.total else None
 
+    @property
+    def in_a_row(self) -> bool:
+        """Whether the bad outcomes in a row alone are too many."""
+        limit = self.policy.max_consecutive_bad
+        return limit is not None and self.consecutive_bad >= limit
+
+    @property
+    def reason(self) -> str:
+        """Why, in words; worked out only when somebody reads it."""
+        if self.in_a_row:
+            return f"{self.consecutive_bad} bad outcomes in a row"
+        if self.status is Status.NO_VERDICT:
+            return f"only {self.total} of at least {self.policy.min_samples} samples"
+        share = f"{self.bad} bad of {self.total} ({self.bad / self.total:.2%})"
+        if self.status is Status.DEGRADED:
+            return f"{share}, limit {self.policy.max_bad_fraction:.2%}"
+        if self.bad / self.total < self.policy.max_bad_fraction:
+            return f"{share}, below {self.policy.max_bad_fraction:.2%}"
+        return f"{share}, which a healthy {self.policy.ruled_out_bad_fraction:.2%} may show by chance"
+
 
 @dataclass(kw_only=True)
 class HealthMonitor:
-    """Counts outcomes in a window and judges them by a policy."""
+    """Counts outcomes in a window and judges them by a policy. O(1) work for each."""
 
     policy: HealthPolicy = field(default_factory=HealthPolicy)
 
     def __post_init__(self) -> None:
         """Start with an empty window."""
         self._window = SlidingWindow(self.policy.window_size)
+        self._bad = 0
         self._consecutive_bad = 0
         self._chance: dict[tuple[int, int], bool] = {}
 
@@ -112,13 +133,19 @@ class HealthMonitor:
         """Count one outcome. SHED and BAD_INPUT leave the window as it is."""
         if outcome in SILENT:
             return
-        self._window.record(outcome)
-        self._consecutive_bad = self._consecutive_bad + 1 if outcome in BAD else 0
+        left = self._window.record(outcome)
+        if left in BAD:
+            self._bad -= 1
+        if outcome in BAD:
+            self._bad += 1
+            self._consecutive_bad += 1
+        else:
+            self._consecutive_bad = 0
 
     def clear(self) -> None:
         """Start anew: another plan, other weights, or a rollback."""
         self._window.clear()
-        self._consecutive_bad = 0
+        self._bad = self._consecutive_bad = 0
 
     def forget_streak(self) -> None:
         """End the run of consecutive bad outcomes, as after a rollback, and keep the window."""
@@ -126,27 +153,20 @@ class HealthMonitor:
 
     def verdict(self) -> Verdict:
         """Judge the window as it is now."""
-        snapshot = self._window.snapshot()
-        bad, total = snapshot.count_of(BAD), snapshot.total
-        status, reason = self._judge(bad, total)
-        warn = self.policy.warn_bad_fraction
-        warning = warn is not None and total >= self.policy.min_samples and bad / total > warn
-        return Verdict(
-            status=status, bad=bad, total=total, consecutive_bad=self._consecutive_bad, warning=warning, reason=reason
-        )
+        policy, bad, total = self.policy, self._bad, len(self._window)
+        warn = policy.warn_bad_fraction
+        warning = warn is not None and total >= policy.min_samples and bad / total > warn
+        return Verdict(self._judge(bad, total), bad, total, self._consecutive_bad, warning, policy)
 
-    def _judge(self, bad: int, total: int) -> tuple[Status, str]:
+    def _judge(self, bad: int, total: int) -> Status:
         policy = self.policy
         if policy.max_consecutive_bad is not None and self._consecutive_bad >= policy.max_consecutive_bad:
-            return Status.DEGRADED, f"{self._consecutive_bad} bad outcomes in a row"
+            return Status.DEGRADED
         if total < policy.min_samples:
-            return Status.NO_VERDICT, f"only {total} of at least {policy.min_samples} samples"
-        share = f"{bad} bad of {total} ({bad / total:.2%})"
+            return Status.NO_VERDICT
         if bad / total < policy.max_bad_fraction:  # 0.07 * 100 is above 7, so the share is compared and not the count
-            return Status.HEALTHY, f"{share}, below {policy.max_bad_fraction:.2%}"
-        if not self._chance_ruled_out(bad, total):
-            return Status.HEALTHY, f"{share}, which a healthy {policy.ruled_out_bad_fraction:.2%} may show by chance"
-        return Status.DEGRADED, f"{share}, limit {policy.max_bad_fraction:.2%}"
+            return Status.HEALTHY
+        return Status.DEGRADED if self._chance_ruled_out(bad, total) else Status.HEALTHY
 
     def _chance_ruled_out(self, bad: int, total: int) -> bool:
         key = (bad, total)

@@ -25,6 +25,8 @@ class Outcome(StrEnum):
     REFUSED = "refused"
     """A training step whose loss or gradient failed a gate."""
 
+    __hash__ = str.__hash__  # Enum's own is written in Python, and every record hashes an outcome five times
+
 
 @dataclass(frozen=True, kw_only=True)
 class WindowSnapshot:
@@ -51,13 +53,18 @@ class SlidingWindow:
         self._recent: deque[Outcome] = deque(maxlen=size)
         self._counts: Counter[Outcome] = Counter()
 
-    def record(self, outcome: Outcome) -> None:
-        """Add one outcome; the oldest leaves when the window is full."""
-        recent = self._recent
+    def __len__(self) -> int:
+        return len(self._recent)
+
+    def record(self, outcome: Outcome) -> Outcome | None:
+        """Add one outcome; the oldest leaves when the window is full, and is returned."""
+        recent, left = self._recent, None
         if len(recent) == recent.maxlen:
-            self._counts[recent[0]] -= 1
+            left = recent[0]
+            self._counts[left] -= 1
         recent.append(outcome)
         self._counts[outcome] += 1
+        return left
 
     def snapshot(self) -> WindowSnapshot:
         """Counts now; later records do not change it."""
