@@ -25,7 +25,6 @@ class Outcome(StrEnum):
     REFUSED = "refused"
     """A training step whose loss or gradient failed a gate."""
 
-    __hash__ = str.__hash__  # Enum's own is written in Python, and every record hashes an outcome five times
 
 
 @dataclass(frozen=True, kw_only=True)
