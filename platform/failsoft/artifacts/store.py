@@ -18,7 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from failsoft.artifacts.manifest import MANIFEST_NAME, Manifest, describe, read_manifest, verify_files
-from failsoft.errors import ArtifactError, ArtifactMissingError, ConfigError, DamagedArtifactError
+from failsoft.errors import (
+    ArtifactError,
+    ArtifactMissingError,
+    ConfigError,
+    DamagedArtifactError,
+    IncompatibleArtifactError,
+)
 from failsoft.health.clock import Clock
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -103,6 +109,18 @@ class ArtifactStore:
                 continue
         return sorted(found, key=lambda artifact: (artifact.manifest.created_at_s, artifact.name))
 
+    def foreign(self) -> dict[str, str]:
+        """Folders that another failsoft wrote, in a format that this one can't read, and what to do about each."""
+        found = {}
+        for name in self._names():
+            try:
+                read_manifest(self.root / name)
+            except IncompatibleArtifactError as error:
+                found[name] = str(error)
+            except ArtifactError:  # damage, which `newest` handles
+                continue
+        return found
+
     def newest(
         self,
         *,
@@ -133,9 +151,12 @@ class ArtifactStore:
         return None
 
     def remove(self, name: str) -> None:
-        """Delete one artifact: first out of sight by a rename, then its bytes."""
+        """Delete one artifact: first out of sight by a rename, then its bytes. One that is gone already is no error."""
         aside = self.root / f"{_ASIDE}gone-{name}-{uuid.uuid4().hex[:8]}"
-        self._target(name).rename(aside)
+        try:
+            self._target(name).rename(aside)
+        except FileNotFoundError:  # somebody else removed it just now
+            return
         shutil.rmtree(aside)
 
     def sweep_orphans(self) -> int:

@@ -26,12 +26,11 @@ from failsoft.artifacts.manifest import Manifest, digest_bytes
 from failsoft.artifacts.store import Artifact, ArtifactStore, Damage
 from failsoft.errors import IncompatibleArtifactError
 from failsoft.health.ledger import Ledger
+from failsoft.training.formats import FORMAT, read_scalars
+from failsoft.training.inspection import SCALARS, TENSORS, is_healthy, position_of
 from failsoft.training.ranks import Ranks, any_rank, from_rank_zero
 from failsoft.training.rng import capture_rng, restore_rng, seed_all
 from failsoft.training.state import FlatState, TrainingState, first_unhealthy, flatten, unflatten
-
-TENSORS = "state.safetensors"
-SCALARS = "state.json"
 
 Write = Callable[[], Path]
 """Publishes the checkpoint and returns its folder (the store's, when the disk refused)."""
@@ -144,6 +143,7 @@ class Checkpoints:
             "parent": self._parent,
         }
         scalars = flat.scalars | {
+            "format": FORMAT,
             "identity": dict(self.identity),
             "rng": [json.loads(text) for text in generators],
             "versions": versions(),
@@ -157,13 +157,16 @@ class Checkpoints:
 
     def _agree_on_newest(self, before_step: int | None) -> Artifact | None:
         def accept(manifest: Manifest) -> bool:
-            return _healthy(manifest) and (before_step is None or float(manifest.meta.get("step", 0)) < before_step)
+            return is_healthy(manifest) and (before_step is None or float(manifest.meta.get("step", 0)) < before_step)
 
-        found = None
+        found, said = None, ["", ""]
         if self.ranks.rank == 0:
             self.store.sweep_orphans()
-            found = self.store.newest(order=_position, accept=accept, on_damage=self._tell_damage)
-        name = from_rank_zero(self.ranks, "" if found is None else found.name)
+            found = self.store.newest(order=position_of, accept=accept, on_damage=self._tell_damage)
+            said = ["" if found is None else found.name, " ".join(self.store.foreign().values())]
+        name, foreign = json.loads(from_rank_zero(self.ranks, json.dumps(said)))
+        if foreign and before_step is None:  # going on from an older one would repeat what is done already
+            raise IncompatibleArtifactError(foreign)
         return found if found is not None or not name else self.store.open(name)
 
     def _refuse_other_run(self, name: str, saved: Mapping[str, Any]) -> None:
@@ -178,7 +181,7 @@ class Checkpoints:
 
     def _prune(self) -> None:
         published = sorted(
-            (a for a in self.store.listing() if _healthy(a.manifest)), key=lambda a: _position(a.manifest)
+            (a for a in self.store.listing() if is_healthy(a.manifest)), key=lambda a: position_of(a.manifest)
         )
         for artifact in published[: -self.keep]:
             self.store.remove(artifact.name)
@@ -210,7 +213,7 @@ def read_tensors(artifact: Artifact) -> dict[str, torch.Tensor]:
 
 def newest_healthy(store: ArtifactStore, *, on_damage: Damage = lambda _name, _why: None) -> Artifact | None:
     """The newest whole and healthy checkpoint by position, for readers outside the run; quarantines damaged ones."""
-    return store.newest(order=_position, accept=_healthy, on_damage=on_damage)
+    return store.newest(order=position_of, accept=is_healthy, on_damage=on_damage)
 
 
 def versions() -> dict[str, str]:
@@ -235,7 +238,8 @@ def _fill(folder: Path, flat: FlatState, scalars: dict[str, Any]) -> None:
 
 
 def _read(artifact: Artifact) -> tuple[FlatState, list[dict[str, Any]]]:
-    scalars = json.loads((artifact.path / SCALARS).read_text("utf-8"))
+    path = artifact.path / SCALARS
+    scalars = read_scalars(path.read_text("utf-8"), where=str(path))
     flat = FlatState(tensors=read_tensors(artifact), scalars=scalars)
     promised = artifact.manifest.meta["position"]
     if promised != scalars["position"]:
@@ -244,11 +248,3 @@ def _read(artifact: Artifact) -> tuple[FlatState, list[dict[str, Any]]]:
             f"{scalars['position']}; remove it and resume from the one before"
         )
     return flat, list(scalars["rng"])
-
-
-def _position(manifest: Manifest) -> float:
-    return float(manifest.meta.get("position", -1))
-
-
-def _healthy(manifest: Manifest) -> bool:
-    return manifest.meta.get("healthy") is True

@@ -1,0 +1,57 @@
+"""The form of ``state.json``: its number, and the way from each older form to today's.
+
+1: no number. Position, step, parts of the state, identity, generators of each rank, versions.
+2: says ``format``; may hold ``guard`` (the guard's windows), absent in 1.
+
+A change of the form adds a number, one line here, one step to :data:`MIGRATIONS` and a file of the old form to the
+tests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from failsoft.errors import DamagedArtifactError, IncompatibleArtifactError
+
+FORMAT = 2
+"""The form that this code writes."""
+
+Scalars = dict[str, Any]
+
+
+def _from_1(scalars: Scalars) -> Scalars:
+    return {"guard": None} | scalars | {"format": 2}
+
+
+MIGRATIONS: Mapping[int, Callable[[Scalars], Scalars]] = {1: _from_1}
+"""From each older form to the next one."""
+
+
+def read_scalars(text: str, *, where: str) -> Scalars:
+    """The content of a ``state.json`` in today's form, whichever form it was written in.
+
+    Args:
+        text: the file.
+        where: its path, for messages.
+
+    Raises:
+        IncompatibleArtifactError: written in a newer form.
+        DamagedArtifactError: not a form at all.
+    """
+    try:
+        scalars: Scalars = {} | json.loads(text)
+        number = int(scalars.get("format", 1))
+    except (ValueError, TypeError) as error:
+        raise DamagedArtifactError(f"{where} is no state of a run: {error}") from error
+    if number > FORMAT:
+        raise IncompatibleArtifactError(
+            f"{where} has format {number}, this failsoft reads up to {FORMAT}; go on with the failsoft that wrote it "
+            "(or a newer one), or use another run name to start afresh"
+        )
+    while number < FORMAT:
+        if number not in MIGRATIONS:
+            raise DamagedArtifactError(f"{where} has format {number}, which no failsoft has written")
+        scalars, number = MIGRATIONS[number](scalars), number + 1
+    return scalars
