@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from failsoft.health.clock import Clock
@@ -14,15 +13,15 @@ from failsoft.health.ledger import Ledger
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.breaker import Breaker
 from failsoft.training.checkpoint import Restored
-from failsoft.training.deadletters import DeadLetter, DeadLetters, letter_of
+from failsoft.training.deadletters import LetterPolicy
 from failsoft.training.guard import StepOutcome
+from failsoft.training.letter_office import LetterOffice
 from failsoft.training.progress import Phase, PositionMark, Progress, ProgressFile, read_progress
 from failsoft.training.ranks import Ranks
 from failsoft.training.snapshot import SnapshotMark
 from failsoft.training.state import TrainingState
 
 _LOSS_MEMORY = 0.95
-_MAX_IDS_IN_LEDGER = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,18 +33,21 @@ class Desk:
     ledger: Ledger
     clock: Clock
     faults: FaultPlan = field(default_factory=FaultPlan)
+    letters: LetterPolicy = field(default_factory=LetterPolicy)
+    """How much is kept of dead batches."""
 
 
 class Chronicle:
     """Writes the story of one rank. Judges nothing and changes nothing in the run."""
 
-    def __init__(self, desk: Desk, state: TrainingState, breaker: Breaker, ranks: Ranks) -> None:
+    def __init__(self, desk: Desk, state: TrainingState, breaker: Breaker, letters: LetterOffice) -> None:
         self._desk = desk
         self._state = state
         self._breaker = breaker
-        self._ranks = ranks
-        self._leads = ranks.rank == 0
-        self._letters = DeadLetters(desk.folder / "dead_letters", rank=ranks.rank)
+        self._ranks: Ranks = letters.ranks
+        self._leads = self._ranks.rank == 0
+        self._letters = letters
+        letters.on_lost = self._lost
         self._file = ProgressFile(desk.folder, desk.clock)
         self._progress = Progress(phase=Phase.TRAINING)
         self._set_mark: Callable[[int], None] = _nowhere
@@ -56,7 +58,7 @@ class Chronicle:
     @property
     def letters_folder(self) -> Path:
         """Where the dead letters lie."""
-        return self._letters.path.parent
+        return self._letters.folder
 
     @property
     def loss(self) -> float | None:
@@ -65,6 +67,7 @@ class Chronicle:
 
     def started(self, restored: Restored | None, *, total_batches: int, identity_digest: str) -> None:
         """A group of workers begins, at the start or at a checkpoint."""
+        self._letters.resumed(self._state.position)
         if not self._leads:
             return
         before, reached = read_progress(self._desk.folder), PositionMark(self._desk.folder).read()
@@ -118,11 +121,10 @@ class Chronicle:
 
     def refused(self, outcome: StepOutcome) -> None:
         """A batch left no trace but this."""
-        letter = letter_of(outcome, step=self._state.step, at_s=self._desk.clock.wall_s())
-        self._put_down(lambda: self._letters.write(letter))
-        details = asdict(letter) | {"sample_ids": list(letter.sample_ids[:_MAX_IDS_IN_LEDGER])}
-        del details["at_s"]  # the event has its own
-        self._tell("batch_refused", letter.reason, **details, in_a_row=self._breaker.in_a_row)
+        letter = self._letters.refused(outcome, step=self._state.step)
+        if self._leads:
+            details = self._letters.event_data(letter)
+            self._tell("batch_refused", letter.reason, **details, in_a_row=self._breaker.in_a_row)
 
     def rolled_back(self, why: str, *, mark: SnapshotMark, step_before: int, burst: int) -> None:
         """The state is that of the snapshot again; the position moved on."""
@@ -134,25 +136,20 @@ class Chronicle:
             undone_steps=step_before - mark.step,
             snapshot_position=mark.position,
             refused_in_burst=burst,
+            reproduction=self._letters.record_of_state() if self._leads else None,
         )
 
     def buried(self, positions: Iterable[int], batches: GlobalBatches) -> None:
         """The updates of these batches were undone by a rollback: each leaves a letter."""
         for position in positions:
             mine = batches.indices(position, self._ranks.rank, self._ranks.world)
-            letter = DeadLetter(
-                position=position,
-                step=self._state.step,
-                rank=self._ranks.rank,
-                reason="undone by a rollback",
-                sample_ids=tuple(mine.tolist()),
-                at_s=self._desk.clock.wall_s(),
-            )
-            self._put_down(partial(self._letters.write, letter))
+            self._letters.undone(position, mine.tolist(), step=self._state.step, undone_at=self._state.position)
 
     def withheld(self, tensor: str) -> None:
         """A snapshot was not taken because the state is ill."""
-        self._tell("snapshot_withheld", f"{tensor} is not finite", tensor=tensor)
+        if self._leads:
+            record = self._letters.record_of_state()
+            self._tell("snapshot_withheld", f"{tensor} is not finite", tensor=tensor, reproduction=record)
 
     def watched(self) -> None:
         """Say once when the drop rate goes above its warning level."""
@@ -183,11 +180,12 @@ class Chronicle:
         try:
             write()
         except OSError as error:
-            if not self._speechless:
-                self._tell(
-                    "words_lost", f"{error}; some dead letters or progress are not written down, training goes on"
-                )
-            self._speechless = True
+            self._lost(f"{error}; the progress is not written down, training goes on")
+
+    def _lost(self, why: str) -> None:
+        if not self._speechless:
+            self._tell("words_lost", why)
+        self._speechless = True
 
     def _look(self) -> Progress:
         return replace(

@@ -2,106 +2,117 @@
 
 One JSON-lines file per rank (an append of one line is whole on any file system then), two generations of at most
 ``max_file_bytes`` each: the oldest letters go first. A batch that is met again after a restart leaves a second letter;
-readers keep the last one for each rank and position.
+readers keep the last one for each rank and position (:mod:`failsoft.training.letterbook`). Free of torch, so that
+letters can be listed at once.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from failsoft.errors import ConfigError
-from failsoft.training.guard import StepOutcome
+from failsoft.training.letter import MAX_IDS, UNDONE, Circumstances, DeadLetter, letter_of, undone_letter
+from failsoft.training.letterbook import LETTERS_FOLDER, RESUMED_AT, read_dead_letters
 
-_MAX_IDS = 4096
+__all__ = [
+    "LETTERS_FOLDER",
+    "UNDONE",
+    "Circumstances",
+    "DeadLetter",
+    "DeadLetters",
+    "LetterPolicy",
+    "append_line",
+    "letter_of",
+    "read_dead_letters",
+    "undone_letter",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeadLetter:
-    """One rank's share of a batch that left no trace in the weights."""
+class LetterPolicy:
+    """How much is kept of a dead batch, and how much that may cost."""
 
-    position: int
-    step: int
-    rank: int
-    reason: str
-    sample_ids: tuple[int, ...]
-    """At most 4096; the rest follows from the position and the run's seed."""
-    loss: float | None = None
-    """None when not finite (JSON has no NaN) or not known; the reason tells."""
-    grad_norm: float | None = None
-    bad_tensor: str | None = None
-    at_s: float = 0.0
-    """Wall time."""
+    max_file_bytes: int = 32 * 1024 * 1024
+    """Of each of the two generations of a rank's file."""
+    max_digest_bytes: int = 8 * 1024**3
+    """A model larger than this is not digested (about 1 s per GiB, on the refused path only); 0 never digests. Without
+    the digest a replay can't prove that it reached the state that the batch met."""
+    keep_generators: bool = True
+    """Keep torch's generators (3.5 kB a letter), so that a replay draws the same dropout."""
+    max_payloads: int = 0
+    """Keep the raw input tensors of so many batches per rank, the newest; 0 keeps none."""
+    max_payload_bytes: int = 256 * 1024 * 1024
+    """The payloads of a rank take no more than this together; a larger batch is not kept."""
 
-
-def letter_of(outcome: StepOutcome, *, step: int, at_s: float) -> DeadLetter:
-    """The letter of a refused step.
-
-    Raises:
-        ConfigError: the step was applied; such a batch is not dead.
-    """
-    if outcome.refusal is None:
-        raise ConfigError(
-            f"the step at position {outcome.position} was applied; only refused steps leave a dead letter"
-        )
-    return DeadLetter(
-        position=outcome.position,
-        step=step,
-        rank=outcome.rank,
-        reason=outcome.refusal,
-        sample_ids=outcome.sample_ids,
-        loss=_finite(outcome.loss),
-        grad_norm=_finite(outcome.grad_norm),
-        bad_tensor=outcome.bad_tensor,
-        at_s=at_s,
-    )
+    def __post_init__(self) -> None:
+        """Refuse sizes that hold nothing."""
+        if self.max_file_bytes < 1024:
+            raise ConfigError(f"max_file_bytes is {self.max_file_bytes}; a dead letter file needs at least 1024")
+        for name in ("max_digest_bytes", "max_payloads", "max_payload_bytes"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}; use 0 to keep none, or a positive number")
 
 
 class DeadLetters:
-    """Writes one rank's letters."""
+    """Writes one rank's letters. A disk that refuses costs the letter, never the training."""
 
-    def __init__(self, folder: Path, *, rank: int, max_file_bytes: int = 32 * 1024 * 1024) -> None:
-        if max_file_bytes < 1024:
-            raise ConfigError(f"max_file_bytes is {max_file_bytes}; a dead letter file needs at least 1024")
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        rank: int,
+        policy: LetterPolicy | None = None,
+        on_lost: Callable[[str], object] = lambda _why: None,
+    ) -> None:
+        self.policy = policy or LetterPolicy()
         self.path = folder / f"rank-{rank:04d}.jsonl"
-        self._max_file_bytes = max_file_bytes
+        self.lost = 0
+        """Letters that the disk refused."""
+        self._on_lost = on_lost
 
-    def write(self, letter: DeadLetter) -> None:
-        """Append one letter, turning the file over when it is full."""
-        record = asdict(letter) | {"sample_ids": list(letter.sample_ids[:_MAX_IDS])}
+    def write(self, letter: DeadLetter) -> bool:
+        """Append one letter, turning the file over when it is full; returns whether it is on disk.
+
+        The first letter that the disk refuses is told to ``on_lost``; all are counted.
+        """
+        return self._append(asdict(letter) | {"sample_ids": list(letter.sample_ids[:MAX_IDS])})
+
+    def resumed(self, position: int, *, at_s: float) -> None:
+        """The run goes on from ``position``: letters of later positions are of a past that a restart undid."""
+        if any(self.path.parent.glob("rank-*.jsonl")):
+            self._append({RESUMED_AT: position, "at_s": at_s})
+
+    def _append(self, record: Mapping[str, Any]) -> bool:
         line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self.path.exists() and self.path.stat().st_size + len(line) > self._max_file_bytes:
-            self.path.replace(self.path.with_suffix(".old.jsonl"))
-        handle = os.open(self.path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
         try:
-            os.write(handle, line)
-        finally:
-            os.close(handle)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self.path.exists() and self.path.stat().st_size + len(line) > self.policy.max_file_bytes:
+                self.path.replace(self.path.with_suffix(".old.jsonl"))
+            append_line(self.path, line)
+        except OSError as error:
+            self.lost += 1
+            if self.lost == 1:
+                self._on_lost(f"{error}; some dead letters are not written down, training goes on")
+            return False
+        return True
 
 
-def read_dead_letters(folder: Path) -> list[DeadLetter]:
-    """All letters of a run by position and rank, the last one of each; torn lines are passed over."""
-    letters: dict[tuple[int, int], DeadLetter] = {}
-    paths = sorted(folder.glob("rank-*.jsonl"), key=lambda path: (path.name.split(".")[0], ".old." not in path.name))
-    for line in (line for path in paths for line in path.read_bytes().splitlines()):
-        letter = _parse(line)
-        if letter is not None:
-            letters[letter.position, letter.rank] = letter
-    return [letters[key] for key in sorted(letters)]
+def append_line(path: Path, line: bytes) -> None:
+    """Append a line in one write, after a newline where the last line was torn, so that it does not drown in it.
 
-
-def _parse(line: bytes) -> DeadLetter | None:
+    Raises:
+        OSError: the disk refused; what it took of the line is torn.
+    """
+    handle = os.open(path, os.O_APPEND | os.O_CREAT | os.O_RDWR, 0o600)
     try:
-        record: dict[str, Any] = json.loads(line)
-        return DeadLetter(**(record | {"sample_ids": tuple(record["sample_ids"])}))
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+        size = os.fstat(handle).st_size
+        mend = b"\n" if size and os.pread(handle, 1, size - 1) != b"\n" else b""
+        if os.write(handle, mend + line) != len(mend) + len(line):
+            raise OSError(f"{path} took only a part of a line")
+    finally:
+        os.close(handle)

@@ -17,6 +17,7 @@ from failsoft.training.checkpoint import Checkpoints, identity_digest
 from failsoft.training.chronicle import Chronicle, Desk
 from failsoft.training.faulty import kill_self, strike_loss
 from failsoft.training.guard import StepGuard, StepOutcome
+from failsoft.training.letter_office import LetterOffice
 from failsoft.training.snapshot import RamSnapshots
 from failsoft.training.state import TrainingState
 
@@ -65,7 +66,7 @@ class TrainLoop:
         """Nothing is opened or read yet."""
         self._ranks = self.guard.ranks
         self._snapshots = RamSnapshots(self.state, ranks=self._ranks)
-        self._chronicle = Chronicle(self.desk, self.state, self.breaker, self._ranks)
+        self._chronicle = Chronicle(self.desk, self.state, self.breaker, self._letters())
         self._since_snapshot = 0
         self._since_checkpoint = 0
 
@@ -89,6 +90,19 @@ class TrainLoop:
                     self._chronicle.refused(outcome)
                 self._follow(advice, why)
             self._finish()
+
+    def _letters(self) -> LetterOffice:
+        return LetterOffice(
+            run_folder=self.desk.folder,
+            clock=self.desk.clock,
+            model=self.state.model,
+            ranks=self._ranks,
+            task=self.task,
+            guard=self.guard,
+            policy=self.desk.letters,
+            config_digest=identity_digest(self.checkpoints.identity),
+            seed=self.plan.seed,
+        )
 
     def _begin(self) -> None:
         restored = self.checkpoints.restore(self.state, seed=self.plan.seed)
