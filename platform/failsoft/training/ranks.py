@@ -1,4 +1,4 @@
-"""What a step needs of its fellow ranks: a sum, a gathering, and nothing else."""
+"""What a step and a snapshot need of their fellow ranks: a sum, a gathering, a broadcast, and nothing else."""
 
 from __future__ import annotations
 
@@ -29,6 +29,15 @@ class Ranks(Protocol):
         """Everybody's text, by rank."""
         ...
 
+    def broadcast_(self, values: torch.Tensor, source: int) -> torch.Tensor:
+        """Give ``values`` the bytes that they have on rank ``source``, in place, and return them.
+
+        Args:
+            values: contiguous, of the same dtype and number of elements on all ranks; on any device, in any dtype.
+            source: the rank whose values count; its own stay as they are.
+        """
+        ...
+
 
 class SoloRank:
     """A run of one process."""
@@ -44,24 +53,51 @@ class SoloRank:
         """One text."""
         return [text]
 
+    def broadcast_(self, values: torch.Tensor, source: int) -> torch.Tensor:
+        """The values have one source."""
+        return values
+
 
 class ProcessGroupRanks:
-    """The ranks of torch's default process group, which must be initialised."""
+    """The ranks of torch's default process group, which must be initialised.
+
+    A tensor on a device that the group has no backend for (one in host RAM in a group of nccl alone) travels through a
+    copy on a device that it has one for: host RAM, else this process's current CUDA device.
+    """
 
     def __init__(self) -> None:
         self.rank = dist.get_rank()
         self.world = dist.get_world_size()
+        self._reach = frozenset(pair.split(":")[0] for pair in str(dist.get_backend_config()).split(","))
 
     def sum_(self, values: torch.Tensor) -> torch.Tensor:
         """One all-reduce."""
-        dist.all_reduce(values)
-        return values
+        carried = self._carried(values)
+        dist.all_reduce(carried)
+        return values if carried is values else values.copy_(carried)
 
     def gather(self, text: str) -> list[str]:
         """One gathering of small objects; between own processes, so nobody else's pickle is read."""
         gathered: list[str | None] = [None] * self.world
         dist.all_gather_object(gathered, text)
         return [str(entry) for entry in gathered]
+
+    @torch.no_grad()
+    def broadcast_(self, values: torch.Tensor, source: int) -> torch.Tensor:
+        """One broadcast of bytes: backends know few dtypes, but all know bytes."""
+        if values.numel() == 0:
+            return values
+        plain = values.detach().view(-1).view(torch.uint8)
+        carried = self._carried(plain)
+        dist.broadcast(carried, source)
+        if carried is not plain and self.rank != source:
+            plain.copy_(carried)
+        return values
+
+    def _carried(self, values: torch.Tensor) -> torch.Tensor:
+        if values.device.type in self._reach:
+            return values
+        return values.to("cpu" if "cpu" in self._reach else "cuda")
 
 
 def ranks_here() -> Ranks:
