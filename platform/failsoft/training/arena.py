@@ -1,0 +1,130 @@
+"""One buffer for a rank's part of a state, and the copy into it that looks at each number while it is in the cache.
+
+In host RAM a chunk is checked and then copied by memcpy from the cache, so the check adds a third of the copy's time,
+not a second trip through memory. On an accelerator the check runs there, before the copies, which are all under way on
+the current stream before they are waited for once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from failsoft.training.finite import CHUNK_BYTES, all_finite, finite_bytes, finite_on_devices, flat, raw_bytes
+from failsoft.training.snapshot_layout import Slice, Slot, pinned, placed, taken_bytes
+
+_ALONE_BYTES = 128 * 1024
+"""Slices from this size on are copied and checked chunk by chunk; smaller ones are copied whole, checked together."""
+
+
+@dataclass(kw_only=True)
+class _Bundle:
+    """Small whole parts of one dtype, side by side."""
+
+    dtype: torch.dtype
+    start: int
+    stop: int
+    copies: list[tuple[str, Tensor]] = field(default_factory=list)
+    """Name of each, and the place for it in its own shape."""
+
+
+class Arena:
+    """Memory for slices, made once and filled again and again.
+
+    Args:
+        slices: what it holds, in order.
+
+    Raises:
+        RuntimeError, MemoryError: torch found no memory for it.
+    """
+
+    def __init__(self, slices: Sequence[Slice]) -> None:
+        self.slots, total = placed(slices)
+        self.pinned = pinned(slices)
+        self._memory = torch.zeros(total, dtype=torch.uint8, pin_memory=self.pinned)  # zeroes: gaps count as healthy
+        self._raw = raw_bytes(self._memory)
+        here = [slot for slot in self.slots if slot.slice.part.device.type == "cpu"]
+        self._away = [slot for slot in self.slots if slot.slice.part.device.type != "cpu"]
+        self._large = [slot for slot in here if slot.slice.nbytes >= _ALONE_BYTES or not slot.slice.whole]
+        self._bundles = self._bundled([slot for slot in here if slot not in self._large])
+
+    @property
+    def taken_bytes(self) -> int:
+        """RAM taken."""
+        return taken_bytes(self._memory.nbytes, pinned=self.pinned)
+
+    def numbers(self, slot: Slot) -> Tensor:
+        """The kept numbers of a slot, one-dimensional; a view."""
+        return self._memory[slot.offset : slot.offset + slot.slice.nbytes].view(slot.slice.part.dtype)
+
+    @torch.no_grad()
+    def fill(self, tensors: Mapping[str, Tensor]) -> bool:
+        """Copy a state's slices.
+
+        Args:
+            tensors: by name, of the forms that the slices were cut from.
+
+        Returns:
+            Whether all numbers are finite. When not, the copy may have been left off half-way.
+        """
+        on_devices = [tensors[name] for name in dict.fromkeys(slot.slice.part.name for slot in self._away)]
+        if not finite_on_devices(on_devices):
+            return False
+        for slot in self._away:
+            self._fetch(slot, tensors[slot.slice.part.name])
+        healthy = all(self._copy_bundle(bundle, tensors) for bundle in self._bundles) and all(
+            self._copy_chunks(slot, tensors[slot.slice.part.name]) for slot in self._large
+        )
+        self._wait()
+        return healthy
+
+    def _fetch(self, slot: Slot, tensor: Tensor) -> None:
+        piece = slot.slice
+        self.numbers(slot).copy_(flat(tensor)[piece.start : piece.stop], non_blocking=self.pinned)
+
+    def _wait(self) -> None:
+        for device in {slot.slice.part.device for slot in self._away if slot.slice.part.device.type == "cuda"}:
+            torch.cuda.current_stream(device).synchronize()
+
+    def _copy_bundle(self, bundle: _Bundle, tensors: Mapping[str, Tensor]) -> bool:
+        for name, place in bundle.copies:
+            place.copy_(tensors[name])
+        return finite_bytes(self._raw[bundle.start : bundle.stop], bundle.dtype)
+
+    def _copy_chunks(self, slot: Slot, tensor: Tensor) -> bool:
+        piece, dtype = slot.slice, slot.slice.part.dtype
+        begin = piece.start * dtype.itemsize
+        source = raw_bytes(tensor)[begin : begin + piece.nbytes]
+        target = self._raw[slot.offset : slot.offset + piece.nbytes]
+        for at in range(0, piece.nbytes, CHUNK_BYTES):
+            chunk = source[at : at + CHUNK_BYTES]
+            if not finite_bytes(chunk, dtype):
+                return False
+            np.copyto(target[at : at + CHUNK_BYTES], chunk)
+        return True
+
+    def _bundled(self, slots: Sequence[Slot]) -> list[_Bundle]:
+        """Neighbours of one dtype, until they fill a chunk."""
+        bundles: list[_Bundle] = []
+        for slot in slots:
+            part, stop = slot.slice.part, slot.offset + slot.slice.nbytes
+            last = bundles[-1] if bundles else None
+            if last is None or last.dtype != part.dtype or stop - last.start > CHUNK_BYTES:
+                last = _Bundle(dtype=part.dtype, start=slot.offset, stop=stop)
+                bundles.append(last)
+            last.copies.append((part.name, part.shaped(self.numbers(slot))))
+            last.stop = stop
+        return bundles
+
+
+def finite_slices(slices: Sequence[Slice], tensors: Mapping[str, Tensor]) -> bool:
+    """Whether slices that are not copied here are all finite."""
+    here = [piece for piece in slices if piece.part.device.type == "cpu"]
+    away = dict.fromkeys(piece.part.name for piece in slices if piece.part.device.type != "cpu")
+    return finite_on_devices([tensors[name] for name in away]) and all(
+        all_finite(flat(tensors[piece.part.name])[piece.start : piece.stop]) for piece in here
+    )
