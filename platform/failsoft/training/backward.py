@@ -38,6 +38,7 @@ class Backward:
             ConfigError: a loss that is no scalar, or shares that do not add up to 1.
         """
         if callable(compute):
+            _weights(1, shares)
             return self._one(compute, None)
         weights = _weights(len(compute), shares)
         losses = []
@@ -74,9 +75,10 @@ def _weights(count: int, shares: Sequence[float] | None) -> list[float]:
     if shares is None:
         return [1.0 / count] * count
     total = math.fsum(shares)
-    if len(shares) != count or not abs(total - 1.0) <= 1e-6:
+    if len(shares) != count or not abs(total - 1.0) <= 1e-6 or not min(shares) >= 0.0:
         raise ConfigError(
-            f"{len(shares)} shares that add up to {total:.6g} for {count} micro-batches; give each micro-batch its "
-            "share of the batch's samples, so that they add up to 1 (the last one may be smaller)"
+            f"{len(shares)} shares, the least {min(shares, default=0.0):.6g}, that add up to {total:.6g} for {count} "
+            "micro-batches; give each micro-batch its share of the batch's samples, 0 or more, so that they add up to "
+            "1 (the last one may be smaller)"
         )
     return [float(share) for share in shares]

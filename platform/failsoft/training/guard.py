@@ -43,7 +43,7 @@ from failsoft.training.relief import Relief, ReliefPolicy
 from failsoft.training.spikes import SpikePolicy, SpikeWatch
 from failsoft.training.state import first_unhealthy, model_tensors
 from failsoft.training.traces import Traces
-from failsoft.training.update import Update
+from failsoft.training.update import Update, refuse_metric
 from failsoft.training.verdict import SPIKES, Limits, Reading, Refusal, StepOutcome, judge
 
 __all__ = ["Compute", "GuardPolicy", "Refusal", "StepGuard", "StepOutcome"]
@@ -103,6 +103,7 @@ class StepGuard:
 
     def __post_init__(self) -> None:
         """Look once at what never changes."""
+        refuse_metric(self.scheduler)
         bare = self.model.module if isinstance(self.model, DistributedDataParallel) else self.model
         self._bare: nn.Module = bare
         device = next((p.device for p in bare.parameters()), torch.device("cpu"))
@@ -117,6 +118,7 @@ class StepGuard:
         self.loss_watch = None if self.policy.loss_spikes is None else SpikeWatch(self.policy.loss_spikes)
         self.norm_watch = None if self.policy.norm_spikes is None else SpikeWatch(self.policy.norm_spikes)
         self._norm = torch.tensor(math.nan)
+        self._mean_norm = math.nan
 
     def step(
         self,
@@ -142,12 +144,12 @@ class StepGuard:
         self.optimizer.zero_grad(set_to_none=True)
         try:
             loss = self.backward.run(compute, shares)
+            if self._scaler is not None:
+                self._scaler.unscale_(self.optimizer)
+            outcome = self.examine(loss, sample_ids=sample_ids, position=position)
         except BaseException:
             self.go_back()
             raise
-        if self._scaler is not None:
-            self._scaler.unscale_(self.optimizer)
-        outcome = self.examine(loss, sample_ids=sample_ids, position=position)
         if outcome.refusal is None:
             self.apply(outcome)
         else:
@@ -170,6 +172,7 @@ class StepGuard:
         """
         self._norm = norm = self.gradients.total_norm()
         reading = self._read(loss, norm)
+        self._mean_norm = reading.mean_norm
         refusal = judge(reading, self.limits)
         ids = tuple(map(int, sample_ids))
         if refusal is None:
@@ -185,10 +188,13 @@ class StepGuard:
             self.update.carry_out(outcome.grad_norm, self._norm)
         if self._scaler is not None:
             self._scaler.update()  # `unscale_` recorded its finding, so growth goes on as torch does it
-        self.moved_on(outcome.mean_loss, outcome.grad_norm)
+        self.moved_on(outcome.mean_loss, self._mean_norm)
 
-    def moved_on(self, mean_loss: float, norm: float) -> None:
-        """What follows an update that happened, whoever carried it out: scheduler, EMA, relief, usual levels."""
+    def moved_on(self, mean_loss: float, mean_norm: float) -> None:
+        """What follows an update that happened, whoever carried it out: scheduler, EMA, relief, usual levels.
+
+        Both numbers are means over the ranks: levels that differed between ranks would end in verdicts that do.
+        """
         if self.scheduler is not None:
             self.scheduler.step()
         if self.ema is not None:
@@ -197,7 +203,7 @@ class StepGuard:
         if self.loss_watch is not None:
             self.loss_watch.record(mean_loss)
         if self.norm_watch is not None:
-            self.norm_watch.record(norm)
+            self.norm_watch.record(mean_norm)
 
     def refuse(self, outcome: StepOutcome) -> None:
         """Leave no trace of an examined step, but for the loss scale, the relief, and whoever is told."""
@@ -237,10 +243,10 @@ class StepGuard:
         return {"levels": levels, "relief": self.relief.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the state of a checkpoint on; a level that it does not know starts anew."""
+        """Take the state of a checkpoint on; a level that it does not know stays as it is."""
         for name, watch in (("loss", self.loss_watch), ("norm", self.norm_watch)):
-            if watch is not None:
-                watch.load_state_dict(state_dict["levels"].get(name, ()))
+            if watch is not None and name in state_dict["levels"]:
+                watch.load_state_dict(state_dict["levels"][name])
         self.relief.load_state_dict(state_dict["relief"])
 
     def _read(self, loss: Tensor, norm: Tensor) -> Reading:
@@ -267,6 +273,8 @@ class StepGuard:
         """Undo what forward and backward did. :meth:`refuse` does it; so does an error on the way."""
         self.traces.undo()
         self.optimizer.zero_grad(set_to_none=True)
+        if self._scaler is not None:  # else an interrupt after `unscale_` made each later one raise
+            self._scaler._per_optimizer_states.pop(id(self.optimizer), None)
 
     def _back_off(self, scaler: GradScaler, *, blameless: bool) -> None:
         scale, tracker = scaler.get_scale(), scaler.state_dict()["_growth_tracker"]

@@ -13,15 +13,17 @@ Weights, optimizer moments and step counts, buffers and the loss scale are right
 then), a GradScaler backs off for spikes too (its own kernel decides), and finite gradients of one parameter whose norm
 overflows are called not finite (the gradients are gone when somebody asks).
 
-The first steps of SGD with momentum are carried out the other way: a refused *first* fused step leaves
-``momentum_buffer`` uninitialised memory, and the next good step writes that into the weights.
+Where the device can't decide, the step is carried out the other way: the first ones of SGD with momentum (a refused
+*first* fused step leaves ``momentum_buffer`` uninitialised memory, and the next good step writes that into the
+weights), all of them with embeddings that have a ``max_norm``, and those after a checkpoint that switched the fused
+kernels off.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +32,7 @@ from torch.amp.grad_scaler import GradScaler
 from failsoft.errors import ConfigError
 from failsoft.training.backward import Compute
 from failsoft.training.guard import StepGuard
+from failsoft.training.update import decides_on_device
 from failsoft.training.verdict import SPIKES, Limits, Reading, Refusal, StepOutcome, judge
 
 
@@ -58,14 +61,13 @@ class LateStepGuard:
     """
 
     def __init__(self, guard: StepGuard) -> None:
-        if not getattr(guard.optimizer, "_step_supports_amp_scaling", False):
+        if not decides_on_device(guard.optimizer):
             raise ConfigError(
                 f"{type(guard.optimizer).__name__} is not fused, so the device can't decide about its update; make it "
                 "with fused=True, or use StepGuard, which waits for the device once a step"
             )
         self.guard = guard
         self._pending: _Pending | None = None
-        self._with_state = -1
 
     def step(
         self,
@@ -81,16 +83,17 @@ class LateStepGuard:
             The verdicts that became known: usually one, that of the step before.
         """
         guard = self.guard
-        if not self._has_state():
+        if not self._device_decides():
             return (*self.settle(), guard.step(compute, shares=shares, sample_ids=sample_ids, position=position))
         guard.begin()
         guard.optimizer.zero_grad(set_to_none=True)
         try:
             loss = guard.backward.run(compute, shares)
+            with guard.traces.as_noted():  # the EMA takes buffers on, too: not those of a batch that is not judged yet
+                known = self.settle()
         except BaseException:
             guard.go_back()
             raise
-        known = self.settle()
         if guard.scaler is not None and guard.scaler.is_enabled():
             guard.scaler.unscale_(guard.optimizer)
         self._pending = self._carry_out(loss, tuple(map(int, sample_ids)), position)
@@ -125,7 +128,7 @@ class LateStepGuard:
     def _carry_out(self, loss: Tensor, ids: tuple[int, ...], position: int) -> _Pending:
         """Verdict, update and way back, all in the device's queue."""
         guard, limits = self.guard, self.guard.limits
-        norms = torch.stack([norm.float() for norm in torch._foreach_norm(guard.gradients.tensors())])
+        norms = _norms(guard.gradients.tensors(), loss.device)
         norm = torch.linalg.vector_norm(norms)
         own = torch.stack([loss.double(), norm.double()])
         shared = guard.ranks.sum_(own.clone())
@@ -156,18 +159,25 @@ class LateStepGuard:
         finally:
             optimizer.grad_scale = optimizer.found_inf = None  # type: ignore[attr-defined]
 
-    def _has_state(self) -> bool:
-        """Whether a refused fused step would leave nothing uninitialised; looked at until it is so."""
-        optimizer = self.guard.optimizer
-        count = sum(len(group["params"]) for group in optimizer.param_groups)
-        if count != self._with_state and all(
-            group.get("momentum", 0) == 0 or optimizer.state[parameter].get("momentum_buffer") is not None
-            for group in optimizer.param_groups
+    def _device_decides(self) -> bool:
+        """Whether an update that the device skips leaves nothing behind; if not, the host decides about this step.
+
+        Asked at each step, since a rollback to the start takes the momentum away again.
+        """
+        optimizer, traces = self.guard.optimizer, self.guard.traces
+        return (
+            decides_on_device(optimizer)
+            and not traces.rescaling
+            and all(map(self._has_momentum, optimizer.param_groups))
+        )
+
+    def _has_momentum(self, group: dict[str, Any]) -> bool:
+        state = self.guard.optimizer.state
+        return not group.get("momentum") or all(
+            state.get(parameter, {}).get("momentum_buffer") is not None
             for parameter in group["params"]
             if parameter.requires_grad
-        ):
-            self._with_state = count
-        return count == self._with_state
+        )
 
     def _blame(self, pending: _Pending, refusal: Refusal) -> str | None:
         if refusal in SPIKES:
@@ -179,6 +189,12 @@ class LateStepGuard:
         if not pending.owners:
             return None
         return self.guard.gradients.names(pending.owners)[int(pending.norms.argmax())]
+
+
+def _norms(gradients: list[Tensor], device: torch.device) -> Tensor:
+    if not gradients:
+        return torch.zeros(0, device=device)
+    return torch.stack([norm.float() for norm in torch._foreach_norm(gradients)])
 
 
 def _merge(scaler: GradScaler, optimizer: torch.optim.Optimizer, refused: Tensor) -> None:

@@ -12,6 +12,7 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -67,7 +68,7 @@ class SpikeWatch:
             return
         self._values.append(value)
         self._since += 1
-        if self._since >= _REFRESH or len(self._values) == self.policy.warm_up:
+        if self._since >= _REFRESH or (self.limit == math.inf and len(self._values) >= self.policy.warm_up):
             self._refresh()
 
     def in_words(self, value: float) -> str:
@@ -77,15 +78,16 @@ class SpikeWatch:
             f"{len(self._values)} applied steps"
         )
 
-    def state_dict(self) -> list[float]:
-        """The recent values."""
-        return list(self._values)
+    def state_dict(self) -> dict[str, Any]:
+        """The recent values, and the limit with its age: a run that resumes is to judge like one that went on."""
+        limit = self.limit if math.isfinite(self.limit) else None
+        return {"values": list(self._values), "limit": limit, "since": self._since}
 
-    def load_state_dict(self, values: Iterable[float]) -> None:
-        """Take the values of a checkpoint on."""
-        self._values = deque((float(value) for value in values), maxlen=self.policy.window)
-        self.limit = math.inf
-        self._refresh()
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the state of a checkpoint on."""
+        self._values = deque(map(float, state_dict["values"]), maxlen=self.policy.window)
+        self.limit = math.inf if state_dict["limit"] is None else float(state_dict["limit"])
+        self._since = int(state_dict["since"])
 
     def _refresh(self) -> None:
         self._since = 0

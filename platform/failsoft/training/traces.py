@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+
 import torch
 from torch import Tensor, nn
 
+_Shelf = dict[str, Tensor | None]
+_Key = TypeVar("_Key", bound=Hashable)
+
 
 class Traces:
-    """Remembers the buffers of a model and torch's generators, and puts them back.
+    """Remembers what the forward passes of a model change, and puts it back.
 
-    One NaN input leaves BatchNorm's running statistics NaN for ever, although the step that brought it was skipped; and
-    a run that drew dropout masks for a batch that does not count is not the run that never saw it. Generators of
-    ``random`` and ``numpy`` stay as they are: draw augmentations before the step, or by position.
+    Buffers: one NaN input leaves BatchNorm's running statistics NaN for ever, although the step that brought it was
+    skipped. Buffers that appear, vanish, or are replaced by new tensors during the pass are put right, too. Weights of
+    embeddings with a ``max_norm``, which their forward pass rescales in place. Torch's generators: a run that drew
+    dropout masks for a batch that does not count is not the run that never saw it. Those of ``random`` and ``numpy``
+    stay as they are: draw augmentations before the step, or by position. So do Python attributes of a model.
 
     Args:
         model: the bare model, not its DDP wrapper. Modules that are added later are not seen.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self._shelves = [module._buffers for module in model.modules() if module._buffers]
-        self._live: list[tuple[dict[str, Tensor | None], str, Tensor | None]] = []
+        modules = list(model.modules())
+        self._shelves: list[_Shelf] = [module._buffers for module in modules]
+        self.rescaling = [
+            module for module in modules if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.max_norm
+        ]
+        """Embeddings whose forward pass writes into their weights."""
+        self._noted: list[tuple[_Shelf, _Shelf]] | None = None
         self._tensors: list[Tensor] = []
         self._copies: list[Tensor] = []
         parameter = next(iter(model.parameters()), None)
@@ -27,11 +41,12 @@ class Traces:
         self._generator = torch.default_generator
         self._generators: tuple[Tensor, ...] = ()
 
-    @torch.no_grad()
     def remember(self) -> None:
         """Note everything as it is now."""
-        if self._shelves:
-            self._remember_buffers()
+        if any(self._shelves) or self.rescaling:
+            self._note()
+        else:
+            self._noted, self._tensors, self._copies = [], [], []
         if self._device.type == "cuda":
             self._generators = (self._generator.get_state(), torch.cuda.get_rng_state(self._device))
         else:
@@ -40,35 +55,75 @@ class Traces:
     @torch.no_grad()
     def undo(self) -> None:
         """Put everything back as it was noted; may be called again."""
-        self._put_back()
-        if self._copies:
-            torch._foreach_copy_(self._tensors, self._copies)
-        if self._generators:
-            self._generator.set_state(self._generators[0])
+        if self._noted is None:
+            return
+        self._fill_shelves(self._noted)
+        for tensor, copy in zip(self._tensors, self._copies, strict=True):
+            if tensor.shape != copy.shape:  # observers of quantisation resize theirs in place
+                tensor.resize_(copy.shape)
+            tensor.copy_(copy)
+        self._generator.set_state(self._generators[0])
         if len(self._generators) > 1:
             torch.cuda.set_rng_state(self._generators[1], self._device)
 
     @torch.no_grad()
     def undo_buffers_where(self, flag: Tensor) -> None:
-        """Put the buffers' values back if ``flag`` (one element, on the device) is not 0, without a look at it."""
-        self._put_back()
-        for tensor, copy in zip(self._tensors, self._copies, strict=True):
-            tensor.copy_(torch.where(flag.to(tensor.device) != 0, copy, tensor))
+        """Put the buffers' values back if ``flag`` (one element, on the device) is not 0, without a look at it.
 
-    def _put_back(self) -> None:
-        for shelf, name, buffer in self._live:  # a model may also put a new tensor in a buffer's place
-            shelf[name] = buffer
+        A pass that added or removed a buffer, or changed its shape, costs that look.
+        """
+        noted = dict(self._pairs(self._noted or []))
+        now = dict(self._pairs((shelf, shelf) for shelf in self._shelves))
+        if not _alike(noted, now):
+            if bool(flag):
+                self.undo()
+            return
+        for key, copy in zip(noted, self._copies, strict=False):
+            buffer = now[key].detach()  # maybe not the tensor that was noted: its value counts, in its new place
+            buffer.copy_(torch.where(flag.to(buffer.device) != 0, copy, buffer))
 
-    def _remember_buffers(self) -> None:
-        self._live = [(shelf, name, buffer) for shelf in self._shelves for name, buffer in shelf.items()]
-        tensors = [buffer.detach() for _shelf, _name, buffer in self._live if buffer is not None]
-        if not _alike(tensors, self._copies):
+    @contextmanager
+    def as_noted(self) -> Iterator[None]:
+        """The model with the values that its buffers had when they were noted, for the time of the block."""
+        now = [(shelf, dict(shelf)) for shelf in self._shelves]
+        copies = iter(self._copies)
+        self._fill_shelves(
+            (shelf, {name: None if buffer is None else next(copies) for name, buffer in content.items()})
+            for shelf, content in self._noted or []
+        )
+        try:
+            yield
+        finally:
+            self._fill_shelves(now)
+
+    @torch.no_grad()
+    def _note(self) -> None:
+        self._noted = [(shelf, dict(shelf)) for shelf in self._shelves if shelf]
+        tensors = [buffer for _key, buffer in self._pairs(self._noted)]
+        tensors += [module.weight for module in self.rescaling]
+        if not _alike(dict(enumerate(tensors)), dict(enumerate(self._copies))):
             self._copies = [torch.empty_like(tensor) for tensor in tensors]
         self._tensors = tensors
         torch._foreach_copy_(self._copies, tensors)
 
+    def _fill_shelves(self, contents: Iterable[tuple[_Shelf, _Shelf]]) -> None:
+        """Each shelf as given, the others empty; the shelves themselves stay, since the modules hold them."""
+        given = {id(shelf): content for shelf, content in contents}
+        for shelf in self._shelves:
+            content = given.get(id(shelf), {})
+            shelf.clear()
+            shelf.update(content)
 
-def _alike(left: list[Tensor], right: list[Tensor]) -> bool:
-    return len(left) == len(right) and all(
-        a.shape == b.shape and a.dtype == b.dtype and a.device == b.device for a, b in zip(left, right, strict=True)
+    @staticmethod
+    def _pairs(contents: Iterable[tuple[_Shelf, _Shelf]]) -> Iterator[tuple[tuple[int, str], Tensor]]:
+        for shelf, content in contents:
+            for name, buffer in content.items():
+                if buffer is not None:
+                    yield (id(shelf), name), buffer
+
+
+def _alike(left: Mapping[_Key, Tensor], right: Mapping[_Key, Tensor]) -> bool:
+    return left.keys() == right.keys() and all(
+        a.shape == right[key].shape and a.dtype == right[key].dtype and a.device == right[key].device
+        for key, a in left.items()
     )

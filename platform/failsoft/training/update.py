@@ -7,9 +7,12 @@ import inspect
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from failsoft.errors import ConfigError
 from failsoft.training.gradients import Gradients
+
+_FLOAT32_MAX = torch.finfo(torch.float32).max
 
 
 class Update:
@@ -24,13 +27,12 @@ class Update:
         self._optimizer = optimizer
         self._gradients = gradients
         self._max_norm = max_norm
-        self._divides = getattr(optimizer, "_step_supports_amp_scaling", False)
 
     def carry_out(self, norm_here: float, norm: Tensor) -> None:
         """Step on gradients whose total norm is ``norm`` (``norm_here`` on the host, so that nothing waits for it)."""
         if self._max_norm is None or norm_here <= self._max_norm:
             self._optimizer.step()
-        elif self._divides:
+        elif decides_on_device(self._optimizer) and norm_here / self._max_norm <= _FLOAT32_MAX:
             self._divided((norm.float() + 1e-6) / self._max_norm)  # the kernels read a float32 in any precision
         else:
             self._gradients.clip(self._max_norm, norm)
@@ -49,10 +51,38 @@ class Update:
             self._optimizer.grad_scale = None  # type: ignore[attr-defined]
 
 
+def decides_on_device(optimizer: Optimizer) -> bool:
+    """Whether its kernels take ``grad_scale`` and ``found_inf``.
+
+    Asked anew each time: a state that a run without fused kernels wrote turns them off when it is loaded.
+    """
+    supported = getattr(optimizer, "_step_supports_amp_scaling", False)
+    return supported and all(group.get("fused", True) for group in optimizer.param_groups)
+
+
+def refuse_metric(scheduler: LRScheduler | None) -> None:
+    """Only a scheduler that counts steps can move with them.
+
+    Raises:
+        ConfigError: it wants a metric each time (ReduceLROnPlateau).
+    """
+    if scheduler is not None and (wanted := _wanted(scheduler)):
+        raise ConfigError(
+            f"{type(scheduler).__name__}.step needs {wanted[0]}, which a single step does not have; leave scheduler "
+            f"out here and call its step({wanted[0]}) yourself, after each evaluation"
+        )
+
+
 def _refuse_closure(optimizer: Optimizer) -> None:
-    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
-    if closure is not None and closure.default is inspect.Parameter.empty:
+    if "closure" in _wanted(optimizer):
         raise ConfigError(
             f"{type(optimizer).__name__}.step needs a closure that evaluates the model several times in one update, so "
             "a step can't be judged before it; use an optimizer that steps on gradients, such as AdamW"
         )
+
+
+def _wanted(stepping: Optimizer | LRScheduler) -> list[str]:
+    """Arguments without which its ``step`` can't be called."""
+    empty, named = inspect.Parameter.empty, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    _self, *rest = inspect.signature(type(stepping).step).parameters.values()
+    return [one.name for one in rest if one.default is empty and one.kind is named]

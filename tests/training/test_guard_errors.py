@@ -1,0 +1,115 @@
+"""An error on the way: the batch is not lost, and nothing of the attempt stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from failsoft.training.guard import StepOutcome
+from tests.training.twins import BATCH, OPTIMIZERS, Bad, Recipe, Run, difference
+
+
+class OutOfMemory(RuntimeError):
+    """Stands in for the device's own."""
+
+
+def fails() -> Tensor:
+    raise OutOfMemory
+
+
+def attempt(run: Run, number: int, at: int) -> None:
+    """A step whose micro-batch ``at`` runs its forward pass and then fails."""
+    computes = run.computes(number)
+
+    def broken() -> Tensor:
+        computes[at]()
+        return fails()
+
+    shares = [size / BATCH for size in run.sizes]
+    with pytest.raises(OutOfMemory):
+        run.guard.step([broken if part == at else one for part, one in enumerate(computes)], shares=shares)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("name", ["sgd momentum", "adamw", "adamw fused"])
+@settings(max_examples=12, deadline=None)
+@given(failing=st.lists(st.integers(0, 2), max_size=4), before=st.integers(0, 2))
+def test_attempts_that_fail_midway_leave_nothing_and_the_batch_can_be_tried_again(
+    name: str, scaled: bool, failing: list[int], before: int
+) -> None:
+    recipe = Recipe(optimizer=OPTIMIZERS[name], scaled=scaled, sizes=(3, 3, 2))
+    ends = []
+    for attempts in (failing, []):
+        run = recipe.make()
+        for number in range(before):
+            run.step(number)
+        for at in attempts:
+            attempt(run, before, at)
+        run.step(before)
+        run.step(before + 1, Bad.NAN_INPUT)
+        run.step(before + 2)
+        ends.append(run.everything())
+    assert difference(ends[0], ends[1]) is None
+
+
+def halved_until_it_fits(run: Run, number: int, fits: int) -> tuple[StepOutcome, int]:
+    """What a training loop does about memory: the same batch in more, smaller micro-batches."""
+    pieces = 1
+    while True:
+        run.sizes = [BATCH // pieces] * pieces
+        computes: Sequence[Callable[[], Tensor]] = run.computes(number)
+        if run.sizes[0] > fits:
+            computes = [*computes[:-1], fails]
+        try:
+            return run.guard.step(computes, position=number), pieces
+        except OutOfMemory:
+            pieces *= 2
+
+
+def plain() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1))
+
+
+@pytest.mark.parametrize("fits", [8, 4, 2, 1])
+def test_a_batch_that_needs_smaller_micro_batches_is_one_update_of_all_its_samples(fits: int) -> None:
+    """sentence-transformers#3145: the retry reset the step, and the accumulation no longer matched the batch."""
+    recipe = Recipe(model=plain, scheduler=lambda o: torch.optim.lr_scheduler.ExponentialLR(o, gamma=0.9))
+    whole, halved = recipe.make(), recipe.make()
+    for number in range(4):
+        expected = whole.step(number)
+        outcome, pieces = halved_until_it_fits(halved, number, fits)
+        assert outcome.applied
+        assert outcome.position == number
+        assert pieces == BATCH // fits
+        assert outcome.loss == pytest.approx(expected.loss, rel=1e-5)
+        assert outcome.grad_norm == pytest.approx(expected.grad_norm, rel=1e-5)
+    counts = [int(run.guard.optimizer.state_dict()["state"][0]["step"]) for run in (whole, halved)]
+    assert counts == [4, 4]
+    assert [run.guard.scheduler.last_epoch for run in (whole, halved)] == [4, 4]  # type: ignore[union-attr]
+    for left, right in zip(whole.guard.model.parameters(), halved.guard.model.parameters(), strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-3, atol=1e-5)
+
+
+def test_an_interrupt_while_the_verdict_is_read_leaves_nothing_and_the_scaler_usable() -> None:
+    ends = []
+    for interrupt in (True, False):
+        run = Recipe(scaled=True).make()
+        run.step(0)
+        if interrupt:
+            norm, run.guard.gradients.total_norm = run.guard.gradients.total_norm, interrupted  # type: ignore[method-assign]
+            with pytest.raises(KeyboardInterrupt):
+                run.step(1)
+            run.guard.gradients.total_norm = norm  # type: ignore[method-assign]
+        run.step(1)
+        ends.append(run.everything())
+    assert difference(ends[0], ends[1]) is None
+
+
+def interrupted() -> Tensor:
+    raise KeyboardInterrupt
