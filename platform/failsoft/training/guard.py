@@ -138,7 +138,8 @@ class StepGuard:
 
         Raises:
             Exception: whatever ``compute`` raises (out of memory, say), after everything is back as it was: the caller
-                may call again for the same batch, in smaller micro-batches.
+                may call again for the same batch, in smaller micro-batches. Under DDP all ranks must do so together, if
+                no backward pass had begun: DDP can't take up a reduction that broke off.
         """
         self.begin()
         self.optimizer.zero_grad(set_to_none=True)

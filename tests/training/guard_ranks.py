@@ -1,0 +1,180 @@
+"""One of two gloo ranks that step guards through planned trouble: ``python -m … RANK FOLDER``; a JSON line each.
+
+A collective that one rank leaves alone ends after ten seconds, with an error, instead of a hang.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.lr_scheduler import ExponentialLR
+
+from failsoft.training.guard import StepOutcome
+from failsoft.training.late_guard import LateStepGuard
+from failsoft.training.ranks import ranks_here
+from tests.training.twins import BATCH, OPTIMIZERS, WARM_UP, Bad, Recipe, Run, difference
+
+PATIENCE = timedelta(seconds=10)
+Kinds = tuple[Bad | None, Bad | None]
+"""What is wrong with each rank's part of one global batch."""
+FINE: Kinds = (None, None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A plan for two ranks."""
+
+    plan: Sequence[Kinds]
+    optimizer: str = "adamw"
+    sizes: tuple[Sequence[int], Sequence[int]] = ((BATCH,), (BATCH,))
+    scaled: bool = False
+    late: bool = False
+
+
+def wild(seed: int, kinds: Sequence[Bad] = tuple(Bad)) -> list[Kinds]:
+    """Trouble at random steps, on one rank, the other, or both in different ways."""
+    chance = random.Random(seed)
+    pick = lambda: chance.choice([None, None, None, *kinds])  # noqa: E731 -- drawn for each rank apart
+    return [FINE] * WARM_UP + [(pick(), pick()) for _ in range(14)] + [FINE]
+
+
+PARTS = ((3, 3, 2), (3, 3, 2))
+TRIALS: dict[str, Trial] = {
+    "nan input on one rank": Trial(plan=[FINE, (None, Bad.NAN_INPUT), FINE, (Bad.NAN_INPUT, None), FINE]),
+    "inf gradient on one rank": Trial(plan=[FINE, (Bad.INF_GRADIENT, None), FINE]),
+    "loss spike on one rank": Trial(plan=[FINE, FINE, (None, Bad.LOSS_SPIKE), FINE]),
+    "gradient spike on one rank": Trial(plan=[FINE, FINE, (Bad.GRADIENT_SPIKE, None), FINE]),
+    "bad at different steps": Trial(
+        plan=[FINE, (Bad.NAN_LOSS, None), (None, Bad.NAN_LOSS), (Bad.NAN_LOSS, None), FINE]
+    ),
+    "anything, sgd momentum": Trial(plan=wild(1), optimizer="sgd momentum"),
+    "anything, adamw": Trial(plan=wild(2)),
+    "anything, adamw foreach": Trial(plan=wild(3), optimizer="adamw foreach"),
+    "anything, adamw fused": Trial(plan=wild(4), optimizer="adamw fused"),
+    "accumulation": Trial(plan=wild(5), sizes=PARTS),
+    "accumulation, fused": Trial(plan=wild(6), sizes=PARTS, optimizer="adamw fused"),
+    "accumulation of unequal counts": Trial(plan=wild(7), sizes=((8,), (3, 3, 2))),
+    "grad scaler": Trial(plan=wild(8), scaled=True, optimizer="adamw fused"),
+    "late verdict": Trial(plan=wild(9), late=True, optimizer="adamw fused"),
+    "late verdict, sgd momentum": Trial(plan=wild(10), late=True, optimizer="sgd momentum fused"),
+    "late verdict, accumulation and grad scaler": Trial(
+        plan=wild(11), late=True, scaled=True, sizes=PARTS, optimizer="adamw fused"
+    ),
+}
+
+
+def network() -> nn.Module:
+    """With buffers, without dropout: a late verdict does not rewind generators."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 1))
+
+
+def made(trial: Trial, model: Callable[[], nn.Module] = network) -> Run:
+    ranks = ranks_here()
+    recipe = Recipe(
+        optimizer=OPTIMIZERS[trial.optimizer],
+        sizes=trial.sizes[ranks.rank],
+        scaled=trial.scaled,
+        scheduler=lambda optimizer: ExponentialLR(optimizer, gamma=0.95),
+        model=model,
+        wrap=DistributedDataParallel,
+    )
+    return recipe.make(ranks)
+
+
+def stepped(trial: Trial, numbers: Sequence[int]) -> tuple[Run, list[StepOutcome]]:
+    run, rank = made(trial), dist.get_rank()
+    late = LateStepGuard(run.guard) if trial.late else None
+    outcomes: list[StepOutcome] = []
+    for number in numbers:
+        bad, own = trial.plan[number][rank], 2 * number + rank
+        if late is None:
+            outcomes.append(run.step(own, bad))
+        else:
+            shares = [size / BATCH for size in run.sizes]
+            outcomes += late.step(run.computes(own, bad), shares=shares, position=own)
+    return run, outcomes + list(() if late is None else late.settle())
+
+
+def tried(trial: Trial) -> dict[str, Any]:
+    """Against the run that never saw a bad batch; and a digest of what both ranks must share."""
+    everywhere = range(len(trial.plan))
+    met, outcomes = stepped(trial, everywhere)
+    after = met.everything()
+    spared, good = stepped(trial, [number for number in everywhere if trial.plan[number] == FINE])
+    return {
+        "differs": difference(after, spared.everything()),
+        "refusals": [outcome.refusal for outcome in outcomes],
+        "good ones refused": sum(not outcome.applied for outcome in good),
+        "planned": [kinds != FINE for kinds in trial.plan],
+        "digest": digest(met),
+    }
+
+
+def digest(run: Run) -> str:
+    """Of weights, their average, and moments; batch statistics are each rank's own."""
+    hashed = hashlib.sha256()
+    state = run.guard.optimizer.state_dict()["state"]
+    moments = [value for slot in state.values() for value in slot.values() if isinstance(value, Tensor)]
+    averaged = [] if run.guard.ema is None else list(run.guard.ema.module.parameters())
+    for tensor in [*run.guard.model.parameters(), *averaged, *moments]:
+        hashed.update(tensor.detach().numpy().tobytes())
+    return hashed.hexdigest()
+
+
+def plain() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1))
+
+
+def out_of_memory() -> dict[str, Any]:
+    """Both ranks fail after the forward pass, and try the same batch again in parts, uneven and of unequal count."""
+    rank = dist.get_rank()
+    whole, parted = made(Trial(plan=[FINE]), plain), made(Trial(plan=[FINE]), plain)
+    whole.step(rank)
+    failed = 0
+    try:
+        parted.guard.step(_fails(parted.computes(rank)[0]))
+    except MemoryError:
+        parted.sizes, failed = ((3, 3, 2), (5, 3))[rank], 1
+    parted.step(rank)
+    pairs = zip(whole.guard.gradients.tensors(), parted.guard.gradients.tensors(), strict=True)
+    apart = max(float(((left - right).abs() / left.abs().clamp(min=1e-2)).max()) for left, right in pairs)
+    return {"apart": apart, "failed": failed, "digest": digest(parted)}
+
+
+def _fails(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    def broken() -> Tensor:
+        compute()
+        raise MemoryError
+
+    return broken
+
+
+def main(rank: int, folder: Path) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2, timeout=timedelta(seconds=120)
+    )
+    dist.barrier()  # whoever starts late on a busy machine is no fault
+    dist.distributed_c10d._set_pg_timeout(PATIENCE)
+    for name, trial in TRIALS.items():
+        print(json.dumps({"name": name} | tried(trial)), flush=True)
+    print(json.dumps({"name": "out of memory"} | out_of_memory()), flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,63 @@
+"""Two real ranks under DDP: one verdict, one end, and nobody left waiting."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.training.guard_ranks import TRIALS
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 240
+"""Starting Python with torch takes seconds, a minute on a busy machine; each collective has its own 10 s."""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, Any]]]:
+    """What each rank found in each trial."""
+    folder = tmp_path_factory.mktemp("ranks")
+    environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.training.guard_ranks", str(rank), str(folder)],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        outputs = [rank.communicate(timeout=PATIENCE_S)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    lines = [[json.loads(line) for line in output.splitlines()] for output in outputs]
+    return [{line["name"]: line for line in of_one} for of_one in lines]
+
+
+@pytest.mark.parametrize("name", sorted(TRIALS))
+def test_a_step_that_is_bad_on_one_rank_never_happened_on_either(
+    name: str, told: list[dict[str, dict[str, Any]]]
+) -> None:
+    first, second = (of_one[name] for of_one in told)
+    for rank in (first, second):
+        assert rank["differs"] is None
+        assert rank["good ones refused"] == 0
+        assert [refusal is not None for refusal in rank["refusals"]] == rank["planned"]
+    assert first["digest"] == second["digest"]
+
+
+def test_ranks_that_run_out_of_memory_try_again_in_parts_with_the_gradients_of_the_whole_batch(
+    told: list[dict[str, dict[str, Any]]],
+) -> None:
+    first, second = (of_one["out of memory"] for of_one in told)
+    assert (first["failed"], second["failed"]) == (1, 1)
+    assert max(first["apart"], second["apart"]) < 1e-5
+    assert first["digest"] == second["digest"]
