@@ -92,8 +92,8 @@ def objection(notes: Sequence[RankNote], *, max_ram_fraction: float) -> str | No
     strangers = [note.rank for note in notes if note.digest != notes[0].digest]
     if strangers:
         return (
-            f"ranks {strangers} differ from rank 0 ({notes[strangers[0]].digest} / {notes[0].digest}), so they can't share "
-            "a snapshot; keep all on each with SnapshotPolicy(where=SnapshotPlace.EACH_RANK)"
+            f"ranks {strangers} differ from rank 0 ({notes[strangers[0]].digest} / {notes[0].digest}), so they can't "
+            "share a snapshot; keep all on each with SnapshotPolicy(where=SnapshotPlace.EACH_RANK)"
         )
     by_host: dict[str, list[RankNote]] = defaultdict(list)
     for note in notes:
