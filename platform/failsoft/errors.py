@@ -13,7 +13,8 @@
     ├── TrainingError
     │   ├── NoSnapshotError     a rollback was asked for before the first healthy snapshot
     │   ├── DropRateError       too many batches were refused: the data is ill, not the step
-    │   └── NoProgressError     restarts no longer move the run forward
+    │   ├── NoProgressError     restarts no longer move the run forward
+    │   └── PreemptedError      the run was told to leave; what it had is saved, the same command goes on
     ├── ServingError
     │   ├── BadRequestError     the caller sent something that no model can answer
     │   ├── PlanStoreError      a routing plan could not be made durable, so it was not made true
@@ -72,6 +73,10 @@ class DropRateError(TrainingError):
 
 class NoProgressError(TrainingError):
     """Restarts no longer move the run forward."""
+
+
+class PreemptedError(TrainingError):
+    """The run was told to leave: what it had is saved, and the same command goes on from there."""
 
 
 class ServingError(FailsoftError):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
 
-from failsoft.errors import ConfigError, NoProgressError
+from failsoft.errors import ConfigError, NoProgressError, PreemptedError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.clock import Clock
+from failsoft.health.ledger import Event
 
 
 class Next(StrEnum):
@@ -20,6 +21,19 @@ class Next(StrEnum):
     DONE = "done"
     RETRY = "retry"
     STOP = "stop"
+    LEAVE = "leave"
+    """The run was told to go; the same command takes it up again."""
+
+
+class Cause(StrEnum):
+    """What kind of thing ended an attempt; each kind has a budget of its own."""
+
+    BUG = "bug"
+    """An error that the job's own code raised."""
+    INFRASTRUCTURE = "infrastructure"
+    """A worker was killed or hung, or what it needs (a peer, a disk, memory) was away."""
+    PREEMPTION = "preemption"
+    """Its machine was wanted elsewhere; the workers were told, saved and left."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +60,19 @@ class Attempt:
     """What ended it, in words."""
     failures: tuple[Failure, ...] = ()
     """Errors raised by code during the attempt; a killed worker raises none."""
+    preempted: bool = False
+    """The workers were told to leave, and did."""
+    told_to_leave: bool = False
+    """The whole run was told to end, not only these workers."""
+    forgot: int | None = None
+    """A group of workers began with batch 0 although a checkpoint at this position was there; None: none did."""
+
+    @property
+    def cause(self) -> Cause:
+        """Which budget it is charged to."""
+        if self.preempted:
+            return Cause.PREEMPTION
+        return Cause.BUG if self.failures else Cause.INFRASTRUCTURE
 
     @property
     def progressed(self) -> bool:
@@ -58,13 +85,21 @@ class RestartPolicy:
     """How patient the supervisor is."""
 
     backoff: BackoffPolicy = field(default_factory=BackoffPolicy)
-    """10, 30, 90 s; the count starts anew after progress."""
+    """10, 30, 90 s after bugs and infrastructure; the count starts anew after progress."""
     max_attempts_without_progress: int = 3
+    """Of bugs and infrastructure together, in a row."""
+    max_bugs_without_progress: int = 2
+    """An error of the code needs no third look: a machine may be away for a while, code is not."""
+    max_preemptions_without_progress: int | None = None
+    """None: a run may be moved as often as its machines are wanted elsewhere. Preemptions wait for nothing and touch
+    no other budget."""
 
     def __post_init__(self) -> None:
         """Refuse a supervisor that never tries."""
-        if self.max_attempts_without_progress < 1:
-            raise ConfigError(f"max_attempts_without_progress is {self.max_attempts_without_progress}; use 1 or more")
+        for name in ("max_attempts_without_progress", "max_bugs_without_progress", "max_preemptions_without_progress"):
+            limit = getattr(self, name)
+            if limit is not None and limit < 1:
+                raise ConfigError(f"{name} is {limit}; use 1 or more")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,21 +117,14 @@ def next_attempt(history: Sequence[Attempt], policy: RestartPolicy) -> Decision:
     last = history[-1]
     if last.finished:
         return Decision(what=Next.DONE, why="all batches are consumed")
-    bug = _deterministic_bug(history)
-    if bug is not None:
-        why = (
-            f"{bug.error} was raised twice at batch {bug.position}: a bug, not a fault; mend it and start the run again"
-        )
-        return Decision(what=Next.STOP, why=why)
-    barren = _attempts_without_progress(history)
-    if barren >= policy.max_attempts_without_progress:
-        why = (
-            f"{barren} attempts in a row ended without a checkpoint beyond batch {last.reached}; the last one: "
-            f"{last.error}; look at the worker's log, then start the run again"
-        )
-        return Decision(what=Next.STOP, why=why)
-    after_progress = barren < len(history)  # the attempt that made progress has failed, too
-    return Decision(what=Next.RETRY, why=last.error, failures_in_a_row=barren + after_progress)
+    if last.told_to_leave:
+        return Decision(what=Next.LEAVE, why=f"{last.error}; the same command goes on from batch {last.reached}")
+    why_not = _reason_to_stop(history, policy)
+    if why_not is not None:
+        return Decision(what=Next.STOP, why=why_not)
+    if last.cause is Cause.PREEMPTION:
+        return Decision(what=Next.RETRY, why=last.error)
+    return Decision(what=Next.RETRY, why=last.error, failures_in_a_row=_failures_in_a_row(history))
 
 
 def supervise(
@@ -117,7 +145,9 @@ def supervise(
         on_failed: told of each failed attempt, the wait that follows, and why.
 
     Raises:
-        NoProgressError: a deterministic bug, or too many attempts without progress; says which and what to do.
+        NoProgressError: a deterministic bug, too many attempts without progress, or a job that passes its checkpoints
+            over; says which and what to do.
+        PreemptedError: the run was told to leave.
     """
     history: list[Attempt] = []
     while True:
@@ -131,7 +161,56 @@ def supervise(
         on_failed(history[-1], wait_s, decision.why)
         if decision.what is Next.STOP:
             raise NoProgressError(decision.why)
+        if decision.what is Next.LEAVE:
+            raise PreemptedError(decision.why)
         clock.sleep_s(wait_s)
+
+
+def _reason_to_stop(history: Sequence[Attempt], policy: RestartPolicy) -> str | None:
+    last = history[-1]
+    if last.forgot is not None:
+        return (
+            f"an attempt began again with batch 0 although a checkpoint at batch {last.forgot} was there, so all since "
+            "then would be repeated; let the job restore its checkpoint before it trains, then start the run again"
+        )
+    bug = _deterministic_bug(history)
+    if bug is not None:
+        return (
+            f"{bug.error} was raised twice at batch {bug.position}: a bug, not a fault; mend it and start the run again"
+        )
+    return _spent_budget(history, policy)
+
+
+def _spent_budget(history: Sequence[Attempt], policy: RestartPolicy) -> str | None:
+    """Attempts that did not progress, by cause; moving a run between machines (preemption) says nothing of the rest."""
+    last = history[-1]
+    barren = _since_progress(history)
+    moved = [attempt for attempt in barren if attempt.cause is Cause.PREEMPTION]
+    if policy.max_preemptions_without_progress is not None and len(moved) >= policy.max_preemptions_without_progress:
+        return (
+            f"{len(moved)} times the workers were told to leave before a checkpoint beyond batch {last.reached}; use "
+            "machines that stay longer, or checkpoint more often"
+        )
+    bugs = [attempt for attempt in barren if attempt.cause is Cause.BUG]
+    if len(bugs) >= policy.max_bugs_without_progress:
+        return (
+            f"{len(bugs)} attempts ended by errors of the code without a checkpoint beyond batch {last.reached}; the "
+            f"last one: {bugs[0].error}; mend it, then start the run again"
+        )
+    failed = len(barren) - len(moved)
+    if failed >= policy.max_attempts_without_progress:
+        return (
+            f"{failed} attempts in a row ended without a checkpoint beyond batch {last.reached}; the last one: "
+            f"{last.error}; look at the worker's log, then start the run again"
+        )
+    return None
+
+
+def _failures_in_a_row(history: Sequence[Attempt]) -> int:
+    """Since the last progress, and with the attempt that made it, for it has failed, too; preemptions are none."""
+    barren = _since_progress(history)
+    row = list(history[-len(barren) - 1 :])
+    return sum(attempt.cause is not Cause.PREEMPTION for attempt in row)
 
 
 def _deterministic_bug(history: Sequence[Attempt]) -> Failure | None:
@@ -139,5 +218,24 @@ def _deterministic_bug(history: Sequence[Attempt]) -> Failure | None:
     return next((failure for failure, count in counts.items() if count >= 2), None)
 
 
-def _attempts_without_progress(history: Sequence[Attempt]) -> int:
-    return len(list(takewhile(lambda attempt: not attempt.progressed, reversed(history))))
+def _since_progress(history: Sequence[Attempt]) -> list[Attempt]:
+    """Attempts after the last that progressed, the newest first."""
+    return list(takewhile(lambda attempt: not attempt.progressed, reversed(history)))
+
+
+def began_anew(events: Iterable[Event], *, checkpoint: int) -> int | None:
+    """The position of a checkpoint that a group of workers passed over to begin with batch 0; None when none did.
+
+    Args:
+        events: those of one attempt, in order; Ray may have started several groups in it.
+        checkpoint: position of the newest checkpoint before it; 0 without one.
+    """
+    for event in events:
+        position = int(event.data.get("position", 0))
+        if event.kind == "checkpoint_published":
+            checkpoint = max(checkpoint, position)
+        elif event.kind in {"checkpoint_quarantined", "checkpoints_unreadable"}:
+            checkpoint = 0  # there may be nothing left to begin with
+        elif event.kind == "run_started" and position == 0 and checkpoint > 0:
+            return checkpoint
+    return None
