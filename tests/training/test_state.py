@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LinearLR, LRScheduler, SequentialLR
+from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LinearLR, LRScheduler, MultiStepLR, SequentialLR
 
 from failsoft.errors import IncompatibleArtifactError
 from failsoft.training.guard import StepGuard
@@ -27,8 +27,12 @@ OPTIMIZERS: dict[str, Callable[[nn.Module], Optimizer]] = {
 }
 SCHEDULERS: dict[str, Callable[[Optimizer], LRScheduler]] = {
     "lambda": lambda optimizer: LambdaLR(optimizer, lambda step: 1.0 / (1 + step)),
+    "milestones": lambda optimizer: MultiStepLR(optimizer, [2, 7], gamma=0.5),
     "sequential": lambda optimizer: SequentialLR(
         optimizer, [LinearLR(optimizer, total_iters=3), CosineAnnealingLR(optimizer, 20)], [3]
+    ),
+    "milestones in a sequence": lambda optimizer: SequentialLR(
+        optimizer, [LinearLR(optimizer, total_iters=3), MultiStepLR(optimizer, [1, 4])], [3]
     ),
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -175,5 +176,17 @@ def _load_optimizer(optimizer: Optimizer, flat: FlatState) -> None:
 
 
 def _like(saved: dict[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON turned tuples into lists; turn them back where the live part has tuples."""
-    return {key: tuple(value) if isinstance(live.get(key), tuple) else value for key, value in saved.items()}
+    """JSON turned tuples into lists and numbers that were keys into text; turn them back as the live part has them."""
+    return {key: _as_live(value, live.get(key)) for key, value in saved.items()}
+
+
+def _as_live(saved: Any, live: Any) -> Any:
+    if isinstance(live, tuple):
+        return tuple(saved)
+    if isinstance(live, list) and len(live) == len(saved):
+        return [_as_live(value, own) for value, own in zip(saved, live, strict=True)]
+    if not isinstance(live, Mapping):
+        return saved
+    keys = {str(key): key for key in live}
+    back = {keys.get(key, key): _as_live(value, live.get(keys.get(key))) for key, value in saved.items()}
+    return Counter(back) if isinstance(live, Counter) else back  # MultiStepLR counts its milestones, by number
