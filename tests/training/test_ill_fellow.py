@@ -36,6 +36,19 @@ class Fellow:
         return values
 
 
+class Follower(Fellow):
+    """Rank 1 of two healthy ranks, and what rank 0 says when it has news."""
+
+    rank = 1
+
+    def __init__(self, news: str) -> None:
+        super().__init__(0.0, 1.0)
+        self._news = news
+
+    def gather(self, text: str) -> list[str]:
+        return [self._news, text]
+
+
 def trainee() -> TrainingState:
     model = toy_model()
     return TrainingState(model=model, optimizer=torch.optim.AdamW(model.parameters(), lr=0.01), position=8, step=8)
@@ -70,7 +83,16 @@ def test_no_checkpoint_is_published_while_another_rank_is_ill(tmp_path: Path) ->
     assert (shelf.store.listing(), shelf.position) == ([], None)
 
 
-def test_a_checkpoint_that_another_rank_could_not_write_counts_as_none_here(tmp_path: Path) -> None:
-    shelf = checkpoints(tmp_path, Fellow(0.0, 1.0))
+def test_a_checkpoint_that_rank_zero_could_not_write_counts_as_none_here(tmp_path: Path) -> None:
+    shelf = checkpoints(tmp_path, Follower('{"published": [], "trouble": null}'))
     assert not shelf.publish(trainee(), {})
     assert shelf.position is None
+
+
+def test_a_checkpoint_that_rank_zero_published_is_known_here(tmp_path: Path) -> None:
+    entry = '{"name": "position-000000000008", "position": 8, "metrics": {"loss": 1.5}}'
+    told: list[tuple[Path | None, dict[str, float]]] = []
+    shelf = checkpoints(tmp_path, Follower(f'{{"published": [{entry}], "trouble": "the disk is full"}}'))
+    shelf.deliver = lambda published, metrics: told.append((published, dict(metrics)))
+    assert shelf.publish(trainee(), {})
+    assert (shelf.position, shelf.trouble, told) == (8, "the disk is full", [(None, {"loss": 1.5})])

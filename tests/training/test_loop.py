@@ -9,7 +9,6 @@ import torch
 from failsoft.errors import DropRateError, IncompatibleArtifactError, TrainingError
 from failsoft.health.faults import Fault, FaultKind, FaultPlan, burst
 from failsoft.health.ledger import Event, read_ledger
-from failsoft.training.checkpoint import Write
 from failsoft.training.deadletters import read_dead_letters
 from failsoft.training.loop import LoopPlan, TrainLoop
 from failsoft.training.progress import Phase, read_progress
@@ -229,9 +228,8 @@ def test_a_finished_run_that_is_started_again_trains_nothing(tmp_path: Path) -> 
 
 
 def test_a_worker_that_died_between_publishing_and_reporting_finds_its_checkpoint(tmp_path: Path) -> None:
-    def publish_then_die(write: Write | None, _metrics: Mapping[str, float]) -> None:
-        assert write is not None
-        write()
+    def publish_then_die(published: Path | None, _metrics: Mapping[str, float]) -> None:
+        assert published is not None
         raise Death
 
     with pytest.raises(Death):

@@ -75,10 +75,25 @@ def digest_file(path: Path) -> str:
     return f"blake3:{hasher.hexdigest()}"
 
 
-def describe(folder: Path, *, kind: str, created_at_s: float, meta: Mapping[str, Any]) -> Manifest:
-    """Digest every file below ``folder`` into a manifest (which is not written here)."""
+def describe(
+    folder: Path,
+    *,
+    kind: str,
+    created_at_s: float,
+    meta: Mapping[str, Any],
+    known: Mapping[str, FileEntry] | None = None,
+) -> Manifest:
+    """Digest every file below ``folder`` into a manifest (which is not written here).
+
+    Args:
+        folder: what the manifest is of.
+        kind: what it is.
+        created_at_s: wall time.
+        meta: small JSON of the owner.
+        known: entries of files that were digested while they were written; they are not read again.
+    """
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    files = {name: _entry(folder / name) for name in names}
+    files = {name: (known or {}).get(name) or _entry(folder / name) for name in names}
     return Manifest(kind=kind, created_at_s=created_at_s, files=files, meta=meta)
 
 

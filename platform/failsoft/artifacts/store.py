@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from failsoft.artifacts.manifest import MANIFEST_NAME, Manifest, describe, read_manifest, verify_files
+from blake3 import blake3
+
+from failsoft.artifacts.manifest import MANIFEST_NAME, FileEntry, Manifest, describe, read_manifest, verify_files
 from failsoft.errors import (
     ArtifactError,
     ArtifactMissingError,
@@ -35,6 +37,11 @@ _PASSING = frozenset(
 )
 """Reasons not to read a file that say nothing about the file."""
 
+_CHUNK_BYTES = 4 * 1024 * 1024
+_SYNC_EVERY_BYTES = 64 * 1024 * 1024
+
+Fill = Callable[[Path], Mapping[str, FileEntry] | None]
+"""Fills a hidden folder; may return the entries of files that it digested while writing them."""
 Damage = Callable[[str, str], None]
 """Told the name of a damaged artifact and what is wrong with it, after it was put aside."""
 
@@ -56,7 +63,7 @@ class ArtifactStore:
         self.kind = kind
         self._clock = clock
 
-    def publish(self, name: str, write: Callable[[Path], None], *, meta: Mapping[str, Any]) -> Artifact:
+    def publish(self, name: str, write: Fill, *, meta: Mapping[str, Any]) -> Artifact:
         """Let ``write`` fill a hidden folder, then make it visible whole under ``name``.
 
         Raises:
@@ -70,8 +77,8 @@ class ArtifactStore:
         aside = self.root / f"{_ASIDE}{name}-{uuid.uuid4().hex[:8]}"
         aside.mkdir(parents=True)
         try:
-            write(aside)
-            manifest = describe(aside, kind=self.kind, created_at_s=self._clock.wall_s(), meta=meta)
+            known = write(aside)
+            manifest = describe(aside, kind=self.kind, created_at_s=self._clock.wall_s(), meta=meta, known=known)
             _write_synced(aside / MANIFEST_NAME, manifest.to_json().encode())
             _sync_tree(aside)
             aside.rename(target)
@@ -157,7 +164,7 @@ class ArtifactStore:
             self._target(name).rename(aside)
         except FileNotFoundError:  # somebody else removed it just now
             return
-        shutil.rmtree(aside)
+        shutil.rmtree(aside, ignore_errors=True)  # out of sight already; a sweep removes what is left
 
     def sweep_orphans(self) -> int:
         """Remove hidden folders that a killed writer left; returns how many. For the store's single writer only."""
@@ -197,6 +204,34 @@ class ArtifactStore:
         except OSError as error:  # a disk that can't be written to must not keep the good ones from being found
             why = f"{why}; it stays where it is, since it could not be put aside: {error}"
         on_damage(name, why)
+
+
+def write_digested(path: Path, content: memoryview, *, beat: Callable[[], None]) -> FileEntry:
+    """Write bytes piece by piece, synced on the way, and digest them as they go by.
+
+    Args:
+        path: the file, in a folder that nobody reads yet.
+        content: what to write; must not change meanwhile.
+        beat: called after each piece, so that a slow disk is told from one that hangs.
+    """
+    hasher, unsynced = blake3(), 0
+    with path.open("wb", buffering=0) as out:
+        for begin in range(0, len(content), _CHUNK_BYTES):
+            piece = content[begin : begin + _CHUNK_BYTES]
+            _write_whole(out.fileno(), piece)
+            hasher.update(piece)
+            unsynced += len(piece)
+            if unsynced >= _SYNC_EVERY_BYTES:  # no flood of unwritten pages that one fsync then waits minutes for
+                os.fsync(out.fileno())
+                unsynced = 0
+            beat()
+        os.fsync(out.fileno())
+    return FileEntry(size_bytes=len(content), digest=f"blake3:{hasher.hexdigest()}")
+
+
+def _write_whole(handle: int, content: memoryview) -> None:
+    while content:
+        content = content[os.write(handle, content) :]
 
 
 def write_durably(path: Path, content: bytes) -> None:

@@ -9,6 +9,7 @@ never published, so the newest checkpoint is always one to go back to.
 from __future__ import annotations
 
 import json
+import math
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,8 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 import failsoft
 from failsoft.artifacts.manifest import Manifest, digest_bytes
@@ -31,17 +31,18 @@ from failsoft.training.inspection import SCALARS, TENSORS, is_healthy, position_
 from failsoft.training.ranks import Ranks, any_rank, from_rank_zero
 from failsoft.training.rng import capture_rng, restore_rng, seed_all
 from failsoft.training.state import FlatState, TrainingState, first_unhealthy, flatten, unflatten
+from failsoft.training.writer import CheckpointWriter
+from failsoft.training.writer_news import NewsKind, Ticket
+from failsoft.training.writer_succession import until_free
 
-Write = Callable[[], Path]
-"""Publishes the checkpoint and returns its folder (the store's, when the disk refused)."""
-Deliver = Callable[[Write | None, Mapping[str, float]], None]
-"""How a checkpoint leaves a rank: called on all ranks together, with something to write on rank 0 only."""
+Deliver = Callable[[Path | None, Mapping[str, float]], None]
+"""Told of each published checkpoint: called on all ranks together, with its folder on rank 0 and None elsewhere."""
+_SUCCESSION_S = 30.0
+"""How long a new attempt lets the writer of the one before finish: it may be about to publish what else is repeated."""
 
 
-def deliver_here(write: Write | None, _metrics: Mapping[str, float]) -> None:
-    """Write in this process and tell nobody."""
-    if write is not None:
-        write()
+def deliver_here(_published: Path | None, _metrics: Mapping[str, float]) -> None:
+    """Tell nobody."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,7 @@ class Restored:
 
 @dataclass(kw_only=True)
 class Checkpoints:
-    """Publishes and restores the state of one run. All ranks call its methods together."""
+    """Publishes and restores the state of one run. All ranks call its methods together, but for :meth:`look`."""
 
     store: ArtifactStore
     identity: Mapping[str, Any]
@@ -63,30 +64,89 @@ class Checkpoints:
     ranks: Ranks
     ledger: Ledger
     deliver: Deliver = deliver_here
-    keep: int = 3
-    """Newest checkpoints kept; all of them are healthy, so the last healthy one is always among them."""
+    writer: CheckpointWriter | None = None
+    """Writes for rank 0; None writes within :meth:`submit`, as small runs and tests may."""
     position: int | None = field(default=None, init=False)
-    """Position of the checkpoint that was published or restored last."""
-    _parent: str | None = field(default=None, init=False)
-    _failed: bool = field(default=False, init=False)
+    """Position of the checkpoint that was published or restored last, as all ranks know it."""
+    trouble: str | None = field(default=None, init=False)
+    """Why the run must not go on unsaved, once the storage has failed for too long."""
+    _prepared: bool = field(default=False, init=False)
+    _unshared: list[dict[str, Any]] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing is opened or started yet."""
+        self._writer = self.writer or CheckpointWriter(self.store)
 
     def publish(self, state: TrainingState, metrics: Mapping[str, float]) -> bool:
-        """Publish the state; returns whether it is published: not when it is ill, nor when the disk refuses.
+        """Publish the state and wait for it; returns whether it is: not when it is ill, nor when the disk refuses.
 
         In both cases the older checkpoints stand and the ledger says what happened.
         """
+        if not self.submit(state, metrics):
+            return False
+        self.settle()
+        return self.position == state.position
+
+    def submit(self, state: TrainingState, metrics: Mapping[str, float], *, judged: bool = False) -> bool:
+        """Copy the state for the writer; it is published when a later :meth:`tend` or :meth:`settle` learns so.
+
+        Args:
+            state: what to publish, as it is now.
+            metrics: what the rules of keeping may judge by.
+            judged: the caller knows, on all ranks, that the state is finite: a snapshot of this moment was just taken.
+
+        Returns:
+            False when the state is ill on any rank and is withheld; the ledger says so.
+        """
         flat = flatten(state)
-        ill = first_unhealthy(flat.tensors)
-        if any_rank(self.ranks, ill is not None):
-            self._tell("checkpoint_withheld", f"{ill or 'a tensor of another rank'} is not finite", flat, tensor=ill)
-            return False
+        if not judged:
+            ill = first_unhealthy(flat.tensors)
+            if any_rank(self.ranks, ill is not None):
+                said = f"{ill or 'a tensor of another rank'} is not finite"
+                self._tell("checkpoint_withheld", said, flat, tensor=ill)
+                return False
         generators = self.ranks.gather(json.dumps(capture_rng()))
-        self._failed = False
-        self.deliver(self._writer(flat, generators) if self.ranks.rank == 0 else None, metrics)
-        if any_rank(self.ranks, self._failed):
-            return False
-        self.position = state.position
+        if self.ranks.rank == 0:
+            self._writer.offer(self._ticket(flat, metrics), flat.tensors, self._scalars(flat, generators))
+            self.look()
         return True
+
+    def look(self) -> None:
+        """Write down what happened to checkpoints on their way; cheap enough for every step, and no collective."""
+        if self.ranks.rank != 0:
+            return
+        for news in self._writer.look():
+            ticket = news.ticket
+            where = {"position": ticket.position, "step": ticket.step, "name": ticket.name}
+            self.ledger.record(news.kind, news.why, **where, **news.data)
+            if news.kind is NewsKind.PUBLISHED:
+                metrics = ticket.meta.get("metrics") or {}
+                self._unshared.append({"name": ticket.name, "position": ticket.position, "metrics": metrics})
+
+    def tend(self, state: TrainingState) -> str | None:
+        """Let all ranks know what was published since; to be called now and then, between steps.
+
+        Returns:
+            Why the run must stop, the same on all ranks; None when it may go on.
+        """
+        if not self._prepared and self.ranks.rank == 0 and state.optimizer.state:
+            flat = flatten(state)
+            self._writer.prepare(flat.tensors, scalars_bytes=len(self._scalars(flat, [])))
+            self._prepared = True
+        self._share()
+        return self.trouble
+
+    def settle(self, *, within_s: float | None = None) -> None:
+        """Wait until nothing is on its way (or the time is over), and let all ranks know what became of it."""
+        if self.ranks.rank == 0:
+            self._writer.drain(within_s=within_s)
+        self._share()
+
+    def close(self) -> None:
+        """Finish what is on its way and give memory and process back; not a collective, so fit for a failing rank."""
+        if self.ranks.rank == 0:
+            self._writer.close()
+            self.look()
 
     def restore(
         self, state: TrainingState, *, seed: int, before_step: int | None = None, keep_counts: bool = False
@@ -117,43 +177,43 @@ class Checkpoints:
             seed_all(
                 seed, rank=self.ranks.rank, position=state.position
             )  # another world size: a new, but settled, draw
-        self._parent, self.position = artifact.name, state.position
+        self._writer.parent, self.position = artifact.name, state.position
         return Restored(name=artifact.name, position=state.position, step=state.step)
 
-    def _writer(self, flat: FlatState, generators: list[str]) -> Write:
-        def write() -> Path:
-            try:
-                return self._write(flat, generators)
-            except OSError as error:
-                self._failed = True
-                self._tell("checkpoint_failed", f"{error}; the older checkpoints stand, training goes on", flat)
-                return self.store.root
-
-        return write
-
-    def _write(self, flat: FlatState, generators: list[str]) -> Path:
-        name = f"position-{flat.scalars['position']:012d}"
-        if (self.store.root / name).exists():  # a worker died between publishing and reporting; positions never lie
-            return self.store.root / name
+    def _ticket(self, flat: FlatState, metrics: Mapping[str, float]) -> Ticket:
+        position, step = int(flat.scalars["position"]), int(flat.scalars["step"])
         meta = {
-            "position": flat.scalars["position"],
-            "step": flat.scalars["step"],
+            "position": position,
+            "step": step,
             "healthy": True,
             "identity_digest": identity_digest(self.identity),
-            "parent": self._parent,
+            "metrics": {name: value for name, value in metrics.items() if math.isfinite(value)},
         }
+        return Ticket(name=f"position-{position:012d}", position=position, step=step, meta=meta)
+
+    def _scalars(self, flat: FlatState, generators: list[str]) -> bytes:
         scalars = flat.scalars | {
             "format": FORMAT,
             "identity": dict(self.identity),
             "rng": [json.loads(text) for text in generators],
             "versions": versions(),
         }
-        artifact = self.store.publish(name, lambda folder: _fill(folder, flat, scalars), meta=meta)
-        self._parent = name
-        size = sum(entry.size_bytes for entry in artifact.manifest.files.values())
-        self._tell("checkpoint_published", "on schedule", flat, name=name, bytes=size)
-        self._prune()
-        return artifact.path
+        return json.dumps(scalars).encode()
+
+    def _share(self) -> None:
+        said = ""
+        if self.ranks.rank == 0:
+            self.look()
+            news = {"published": self._unshared, "trouble": self._writer.hopeless()}
+            said = json.dumps(news) if any(news.values()) else ""
+            self._unshared = []
+        if not any_rank(self.ranks, bool(said)):
+            return
+        heard = json.loads(from_rank_zero(self.ranks, said))
+        self.trouble = heard["trouble"]
+        for entry in heard["published"]:
+            self.position = int(entry["position"])
+            self.deliver(self.store.root / entry["name"] if self.ranks.rank == 0 else None, entry["metrics"])
 
     def _agree_on_newest(self, before_step: int | None) -> Artifact | None:
         def accept(manifest: Manifest) -> bool:
@@ -161,6 +221,8 @@ class Checkpoints:
 
         found, said = None, ["", ""]
         if self.ranks.rank == 0:
+            self._writer.drain()  # inside a run: what is on its way may be what one goes back to
+            until_free(self.store.root, self._writer.clock, patience_s=_SUCCESSION_S)
             self.store.sweep_orphans()
             found = self.store.newest(order=position_of, accept=accept, on_damage=self._tell_damage)
             said = ["" if found is None else found.name, " ".join(self.store.foreign().values())]
@@ -178,13 +240,6 @@ class Checkpoints:
                 f"checkpoint {name} belongs to another run: {said}; use the same settings, or another run name to "
                 "start afresh"
             )
-
-    def _prune(self) -> None:
-        published = sorted(
-            (a for a in self.store.listing() if is_healthy(a.manifest)), key=lambda a: position_of(a.manifest)
-        )
-        for artifact in published[: -self.keep]:
-            self.store.remove(artifact.name)
 
     def _tell(self, kind: str, why: str, flat: FlatState, **data: Any) -> None:
         if self.ranks.rank == 0:
@@ -226,15 +281,6 @@ def versions() -> dict[str, str]:
 def _source_digest() -> str:
     sources = sorted(Path(failsoft.__file__).parent.rglob("*.py"))
     return digest_bytes(b"".join(path.read_bytes() for path in sources))
-
-
-def _fill(folder: Path, flat: FlatState, scalars: dict[str, Any]) -> None:
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in flat.tensors.items()}
-    try:
-        save_file(tensors, folder / TENSORS)
-    except SafetensorError as error:  # how it says that the disk refused
-        raise OSError(str(error)) from error
-    (folder / SCALARS).write_text(json.dumps(scalars), "utf-8")
 
 
 def _read(artifact: Artifact) -> tuple[FlatState, list[dict[str, Any]]]:

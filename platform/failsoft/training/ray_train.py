@@ -22,7 +22,7 @@ from ray.train.torch import TorchConfig, TorchTrainer
 from failsoft.errors import ConfigError, TrainingError
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Ledger, Side
-from failsoft.training.checkpoint import Deliver, Write
+from failsoft.training.checkpoint import Deliver
 from failsoft.training.loop import TrainLoop
 from failsoft.training.progress import PositionMark
 from failsoft.training.ranks import Ranks, ranks_here
@@ -111,18 +111,16 @@ def _work(job: Mapping[str, Any]) -> None:
         raise
 
 
-def _deliver_through_ray(write: Write | None, metrics: Mapping[str, float]) -> None:
-    """Report on all ranks together. Rank 0 publishes inside Ray's upload hook: aside, digest, rename."""
-    if write is None:
-        ray.train.report(dict(metrics))
-        return
-    run_folder = ray.train.get_context().get_storage().experiment_fs_path
-    ray.train.report(
-        dict(metrics),
-        checkpoint=ray.train.Checkpoint(run_folder),  # a place holder: the hook writes from memory
-        checkpoint_upload_mode=CheckpointUploadMode.SYNC,
-        checkpoint_upload_fn=lambda _placeholder, _name: ray.train.Checkpoint(str(write())),
-    )
+def _deliver_through_ray(published: Path | None, metrics: Mapping[str, float]) -> None:
+    """Tell Ray of a checkpoint that is published already; all ranks together, rank 0 with its folder.
+
+    NO_UPLOAD takes the folder as it is, so nobody waits for a disk: the call costs a barrier, and the controller picks
+    the report up at its next poll. (SYNC holds the training for the write; ASYNC kills the run when the write fails.)
+    Ray removes checkpoints of its list only to keep a number of them (``num_to_keep``), which this run never sets: our
+    rules of keeping are the only ones that remove.
+    """
+    checkpoint = None if published is None else ray.train.Checkpoint(str(published))
+    ray.train.report(dict(metrics), checkpoint=checkpoint, checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD)
 
 
 def _note(error: Exception, settings: RaySettings, ranks: Ranks) -> None:

@@ -1,0 +1,100 @@
+"""The writer: ``python -m failsoft.training.writer_process HANDLE``, started by the training, fed over a socket.
+
+It takes orders one at a time: the memory comes as a file handle, is written, digested, synced, renamed, and the answer
+goes back. Loads no torch. When the training dies in mid-write it finishes that write, then ends: what was handed over
+is not lost with the worker.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from failsoft.artifacts.store import ArtifactStore
+from failsoft.errors import FailsoftError
+from failsoft.health.clock import Clock, SystemClock
+from failsoft.training.writer_link import Message, send, take
+from failsoft.training.writer_order import Order, carry_out
+from failsoft.training.writer_succession import at_work
+
+_BEAT_EVERY_S = 0.5
+_NICENESS = 19
+"""The training goes first on every core; on idle cores, and at the end of a run, this process has them all the same."""
+
+
+class Writer:
+    """Carries out orders from one socket until it closes."""
+
+    def __init__(self, wire: socket.socket, clock: Clock) -> None:
+        self._wire = wire
+        self._clock = clock
+        self._beat_at_s = clock.monotonic_s()
+        self._heard = bytearray()
+
+    def serve(self) -> None:
+        """Until the training closes its end, or is gone."""
+        while (order := self._next()) is not None:
+            message, memory = order
+            self._tell(self._answer(Order.from_json(str(message["order"])), memory))
+
+    def _next(self) -> tuple[Message, int] | None:
+        memory = -1
+        while True:
+            content, handles, _flags, _address = socket.recv_fds(self._wire, 65536, 1)
+            memory = handles[0] if handles else memory
+            if not content:
+                return None
+            self._heard += content
+            message = take(self._heard)
+            if message is not None:
+                return message, memory
+
+    def _answer(self, order: Order, memory: int) -> dict[str, Any]:
+        store = ArtifactStore(Path(order.root), self._clock, kind=order.kind)
+        started_s = self._clock.monotonic_s()
+        try:
+            with mmap.mmap(memory, 0, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as view, at_work(store.root):
+                written = carry_out(order, view, store, beat=self._beat)
+        except (OSError, FailsoftError) as error:
+            return {"say": "refused", "why": str(error)}
+        finally:
+            os.close(memory)
+        return {
+            "say": "written",
+            "bytes": written.size_bytes,
+            "removed": list(written.removed),
+            "unpruned": written.unpruned,
+            "took_s": self._clock.monotonic_s() - started_s,
+        }
+
+    def _beat(self) -> None:
+        now_s = self._clock.monotonic_s()
+        if now_s - self._beat_at_s >= _BEAT_EVERY_S:
+            self._beat_at_s = now_s
+            self._tell({"say": "beat"})
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        try:
+            send(self._wire, message)
+        except OSError:  # the training is gone; the write at hand is finished all the same
+            return
+
+
+def main(handle: int) -> None:
+    """Serve the training at the other end of an inherited socket."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICENESS)
+    with socket.socket(fileno=handle) as wire:
+        try:
+            Writer(wire, SystemClock()).serve()
+        except ConnectionResetError:  # the training died with an answer unread
+            return
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
