@@ -73,7 +73,7 @@ def test_a_restart_is_cut_at_the_last_sign_of_life_and_loses_the_work_since_the_
         Part.LOAD: 2.0,
     }
     (incident,) = result.incidents
-    assert (incident.kind, incident.batches, incident.position) == ("restart", 8, 10)
+    assert (incident.kind, incident.batches, incident.position, incident.after_s) == ("restart", 8, 18, 23.0)
     assert incident.cost_s == pytest.approx(25.0)
 
 
@@ -120,7 +120,7 @@ def test_what_an_old_ledger_does_not_tell_is_none_and_never_zero() -> None:
         assert result.seconds(part) is None, part
     assert result.seconds(Part.UNKNOWN) == 14.0
     assert result.incidents[0].micros[Part.DETECT] is None
-    assert result.to_json()["parts_s"]["restart: detect"] is None
+    assert result.to_json()["parts_s"]["detect a death"] is None
 
 
 def test_an_old_ledger_with_a_planned_kill_knows_the_death_but_not_how_the_restart_is_cut() -> None:
@@ -152,7 +152,7 @@ def test_a_run_at_work_is_counted_until_it_was_last_seen() -> None:
 
 
 def test_a_false_alarm_is_not_the_end_of_the_work() -> None:
-    result = told(*BEGIN, (10.0, "worker_hung", {}), (12.0, "resumed", {"position": 9}), (20.0, "run_finished", {}))
+    result = told(*BEGIN, (10.0, "hang", {}), (12.0, "resumed", {"position": 9}), (20.0, "run_finished", {}))
     assert result.seconds(Part.PRODUCTIVE) == 15.0
 
 

@@ -21,14 +21,16 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from failsoft.errors import ConfigError
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.deadletters import append_line
-from failsoft.training.ranks import Ranks, from_rank_zero
+
+if TYPE_CHECKING:
+    from failsoft.training.ranks import Ranks  # loads torch, which readers of the record need not wait for
 
 CONSUMED_FOLDER = "consumed"
 MARKS_NAME = "marks.jsonl"
@@ -82,7 +84,7 @@ class ConsumedRecord:
         if self._ranks.rank == 0:
             begun = {"position": position, "world": self._ranks.world, "total_batches": total_batches}
             name = self._new_generation(begun | asdict(batches))
-        name = from_rank_zero(self._ranks, name)
+        name = self._ranks.gather(name)[0]
         self._folder = self._root / name if name else None
 
     def batch(self, position: int, sample_ids: Sequence[int], *, applied: bool) -> None:

@@ -9,9 +9,10 @@ does not count. A dead batch that was requeued counts for the epoch in which it 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +84,10 @@ class Verification:
     def sound(self) -> bool:
         """Whether no epoch lost or repeated a sample."""
         return all(epoch.sound for epoch in self.epochs)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self) | {"sound": self.sound}
 
 
 def verify(run_folder: Path, *, max_ids: int = 16) -> Verification:

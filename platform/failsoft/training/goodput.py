@@ -12,10 +12,11 @@ told from work. Every moment belongs to one part:
 - *undone by rollbacks*: the same since the snapshot that a rollback went back to;
 - *refused batches*: forward and backward of batches that were refused;
 - *checkpoint stall*: the training thread waited for a checkpoint to be taken over;
-- *restart*, cut into *detect* (from the last batch begun before the death, as its position file tells, or from the
-  error that a worker noted, until somebody acted), *back-off* (the wait before another attempt), *start* (until all
-  workers stand) and *load* (until the state is back). The first start of a run has *start* and *load*, too;
-- *restart: not told apart*: the same, where the ledger lacks the events between (a retry inside Ray, old ledgers);
+- *detect a death* (from the last batch begun before the death, as its position file tells, or from the
+  error that a worker noted, until somebody acted), *back-off* (the wait before another attempt), *start workers*
+  (until all of them stand) and *load state* (until it is back): a restart by its parts. The first start of a run has
+  the last two as well;
+- *restart, not told apart*: the same, where the ledger lacks the events between (a retry inside Ray, old ledgers);
 - *unknown*: workers died and nobody knows when. So productive time is a lower bound where this is not 0.
 
 ETTR (effective training time ratio) is productive over wall time. A part that can't be known from the ledger at hand
@@ -32,6 +33,7 @@ from failsoft.health.ledger import Event, Side
 from failsoft.training.timeline import Mishap, Part, Stage, Stretch, Timeline
 
 _RESTART = (Part.DETECT, Part.START, Part.LOAD)
+_DOWN = frozenset({*_RESTART, Part.BACKOFF, Part.UNSPLIT, Part.UNKNOWN})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +159,7 @@ def _incident(index: int, mishap: Mishap, stretches: Sequence[Stretch]) -> Incid
     return Incident(
         kind=mishap.kind,
         at_s=mishap.at_s,
-        after_s=mishap.at_us / 1e6,
+        after_s=min((one.begin_us for one in mine if one.part in _DOWN), default=mishap.at_us) / 1e6,
         position=mishap.position,
         why=mishap.why,
         batches=mishap.batches,

@@ -87,6 +87,16 @@ class PositionMark:
         except OSError:
             return None
 
+    def last_set_s(self) -> float | None:
+        """Wall time at which the last position was set: the last sign of life of a killed run. None before the first.
+
+        It is the file's own time, so on shared storage it is the server's clock.
+        """
+        try:
+            return self._path.stat().st_mtime
+        except OSError:
+            return None
+
     @contextmanager
     def open(self) -> Iterator[Callable[[int], None]]:
         """Open the file for the time of the block; gives the function that sets the position."""

@@ -24,11 +24,11 @@ class Part(StrEnum):
     UNDONE = "undone by rollbacks"
     REFUSED = "refused batches"
     STALL = "checkpoint stall"
-    DETECT = "restart: detect"
-    BACKOFF = "restart: back-off"
-    START = "restart: start"
-    LOAD = "restart: load"
-    UNSPLIT = "restart: not told apart"
+    DETECT = "detect a death"
+    BACKOFF = "back-off"
+    START = "start workers"
+    LOAD = "load state"
+    UNSPLIT = "restart, not told apart"
     UNKNOWN = "unknown"
 
 
@@ -49,7 +49,7 @@ NEXT = {
     "run_started": Stage.WORKING,
     "planned_kill": Stage.DETECTING,
     "worker_failed": Stage.DETECTING,
-    "worker_hung": Stage.DETECTING,
+    "hang": Stage.DETECTING,
     "peer_lost": Stage.DETECTING,
     "surroundings_failed": Stage.DETECTING,
     "workers_lost": Stage.STARTING,
@@ -158,7 +158,7 @@ class Timeline:
 
     def seen_alive(self, at_s: float) -> None:
         """The run was seen at work at this wall time, after all of its events."""
-        if self._stage is Stage.WORKING:
+        if self._stage is Stage.WORKING and round(at_s * 1e6) > self._at_us:
             begin_us = self._now_us
             self._now_us += self._passed(at_s)
             self._add(begin_us, self._now_us, Part.PRODUCTIVE, last=self._position)
@@ -241,7 +241,9 @@ class Timeline:
         position = _position(event, 0)
         if self._open is not None:
             repeated = int(event.data.get("repeated_batches", 0))
-            self.mishaps[self._open] = replace(self.mishaps[self._open], batches=repeated)
+            told = self.mishaps[self._open]
+            reached = max(told.position, position + repeated)
+            self.mishaps[self._open] = replace(told, batches=repeated, position=reached)
         self._take_back(position, Part.LOST, {Part.PRODUCTIVE, Part.REFUSED}, self._open)
         self._position, self._open, self._limbo, self._wait_us = position, None, None, 0
 

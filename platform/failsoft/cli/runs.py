@@ -1,0 +1,109 @@
+"""``failsoft runs``, ``goodput`` and ``verify``: where runs stand, where their time went, what they consumed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from failsoft.artifacts.home import Home
+from failsoft.cli import run_tables as tables
+from failsoft.cli.app import HomeOption, app, console
+from failsoft.errors import ArtifactMissingError
+from failsoft.health.clock import SystemClock
+from failsoft.health.ledger import Event, Side, read_ledger
+
+RunArgument = Annotated[str, typer.Argument(help="Name of the run, as in: failsoft train --run NAME.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_LAST_EVENTS = 12
+
+
+@app.command()
+def runs(
+    run: Annotated[str | None, typer.Argument(help="Name of one run, to see all of it.")] = None,
+    json_: JsonOption = False,
+    home: HomeOption = None,
+) -> None:
+    """List the training runs: where each stands, what it went through, how old its last word is."""
+    from failsoft.training.whereabouts import all_whereabouts, whereabouts
+
+    place, now_s = Home.find(home), SystemClock().wall_s()
+    events = read_ledger(place.ledger).events
+    if run is None:
+        looks = all_whereabouts(place.runs, events, now_s=now_s)
+        if json_:
+            console.print_json(data=[look.to_json() for look in looks])
+        else:
+            console.print(tables.runs(looks) if looks else f"no runs in {place.runs}; start one with: failsoft train")
+        return
+    look = whereabouts(_folder(place, run), events, now_s=now_s)
+    if json_:
+        console.print_json(data=look.to_json())
+        return
+    mine = [event for event in events if event.side is Side.TRAINING and event.subject == run]
+    for table in tables.detail(look, mine[-_LAST_EVENTS:], now_s=now_s):
+        console.print(table)
+
+
+@app.command()
+def goodput(
+    run: RunArgument,
+    json_: JsonOption = False,
+    plot: Annotated[Path | None, typer.Option(help="Also draw it, as a PNG.")] = None,
+    home: HomeOption = None,
+) -> None:
+    """Say where a run's time went: productive, lost, stalled, and each restart by its parts. They add up."""
+    from failsoft.training.whereabouts import whereabouts
+
+    place = Home.find(home)
+    events: tuple[Event, ...] = read_ledger(place.ledger).events
+    found = whereabouts(_folder(place, run), events, now_s=SystemClock().wall_s()).account
+    if plot is not None:
+        from failsoft.cli.goodput_picture import draw_goodput
+
+        draw_goodput(found, plot)
+    if json_:
+        console.print_json(data=found.to_json())
+        return
+    for table in tables.goodput(found):
+        console.print(table)
+    if plot is not None:
+        console.print(f"drawn: {plot}", highlight=False)
+
+
+@app.command()
+def verify(
+    run: RunArgument,
+    ids: Annotated[int, typer.Option(min=0, help="Ids named of each kind in each epoch.")] = 16,
+    json_: JsonOption = False,
+    home: HomeOption = None,
+) -> None:
+    """Prove that a run lost no sample and saw none twice, from its own record. Exit code 2 when it did."""
+    from failsoft.training.exactness import verify as judge
+
+    found = judge(_folder(Home.find(home), run), max_ids=ids)
+    if json_:
+        console.print_json(data=found.to_json())
+    else:
+        console.print(tables.exactness(found))
+        for line in tables.odd_ids(found):
+            console.print(line, highlight=False)
+        worlds = ", ".join(map(str, found.worlds))
+        console.print(
+            f"{found.generations} groups of workers (ranks of those whose work stands: {worlds}); "
+            f"{found.repeated_batches} batches were worked on again after restarts and count once; "
+            f"{found.torn_files} files end in a torn record",
+            highlight=False,
+        )
+    if not found.sound:
+        raise typer.Exit(code=2)
+
+
+def _folder(home: Home, run: str) -> Path:
+    folder = home.run(run)
+    if not folder.is_dir():
+        there = sorted(path.name for path in home.runs.iterdir() if path.is_dir()) if home.runs.is_dir() else []
+        known = f"there: {', '.join(there)}" if there else "start one with: failsoft train"
+        raise ArtifactMissingError(f"there is no run {run!r} in {home.runs}; {known}")
+    return folder

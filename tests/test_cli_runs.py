@@ -1,0 +1,144 @@
+"""What ``failsoft runs``, ``goodput`` and ``verify`` print, on folders as runs leave them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from failsoft.cli import runs as _runs  # noqa: F401 -- hangs its commands on the app
+from failsoft.cli.app import app
+from failsoft.health.clock import ManualClock, SystemClock
+from failsoft.health.ledger import Ledger, Side, read_ledger
+from failsoft.training.batches import GlobalBatches
+from failsoft.training.consumed import ConsumedRecord
+from failsoft.training.progress import Phase, PositionMark, Progress, ProgressFile
+from failsoft.training.ranks import SoloRank
+from failsoft.training.whereabouts import all_whereabouts, whereabouts
+from tests.training.test_goodput import BEGIN
+
+STORY = (
+    *BEGIN,
+    (15.0, "checkpoint_handed_over", {"position": 10, "stall_s": 0.25}),
+    (25.0, "attempt_failed", {"wait_s": 10.0}),
+    (35.0, "attempt_began", {}),
+    (39.0, "workers_up", {}),
+    (40.0, "run_started", {"position": 10, "repeated_batches": 8, "last_seen_s": 23.0, "total_batches": 30}),
+)
+
+
+def left_by_a_run(home: Path, *, ended: bool, name: str = "first", at_s: float = 0.0) -> None:
+    clock = ManualClock(wall_s=at_s)
+    ledger = Ledger(home / "ledger.jsonl", clock, side=Side.TRAINING, subject=name)
+    end = [(60.0, "run_finished", {"position": 30, "step": 30})] if ended else []
+    for after_s, kind, data in [*STORY, *end]:
+        clock.jump_wall(at_s + after_s - clock.wall_s())
+        moved = {"last_seen_s": data["last_seen_s"] + at_s} if "last_seen_s" in data else {}
+        ledger.record(
+            kind, "as planned", **({"total_batches": 30, "position": 0, "repeated_batches": 0} | data | moved)
+        )
+    phase = Phase.FINISHED if ended else Phase.TRAINING
+    progress = Progress(phase=phase, attempt=2, position=30 if ended else 21, total=30, step=20, loss=0.5, refused=1)
+    ProgressFile(home / "runs" / name, clock).write(progress)
+
+
+def failsoft(home: Path, *arguments: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, [*arguments, "--home", str(home)])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_runs_lists_each_run_with_what_it_went_through(tmp_path: Path) -> None:
+    left_by_a_run(tmp_path, ended=True)
+    shown = failsoft(tmp_path, "runs")
+    assert all(word in shown for word in ("first", "finished", "30 of 30", "0.5"))
+    (row,) = json.loads(failsoft(tmp_path, "runs", "--json"))
+    assert (row["restarts"], row["refused"], row["silent"]) == (1, 1, False)
+    assert row["goodput"]["ettr"] == pytest.approx((10 - 0.25 + 20) / 60)
+
+
+def test_a_run_that_should_be_at_work_and_says_nothing_is_silent_and_not_called_training(tmp_path: Path) -> None:
+    now_s = SystemClock().wall_s()
+    left_by_a_run(tmp_path, ended=False, name="old", at_s=now_s - 9000.0)
+    left_by_a_run(tmp_path, ended=False, name="young", at_s=now_s - 41.0)
+    events = read_ledger(tmp_path / "ledger.jsonl").events
+    young, old = all_whereabouts(tmp_path / "runs", events, now_s=now_s)
+    assert (young.state, young.silent, old.state) == ("training", False, "silent (training)")
+    assert old.age_s == pytest.approx(8960.0, abs=1.0)
+    assert "silent (training)" in failsoft(tmp_path, "runs")
+
+
+def test_a_clock_that_is_ahead_is_said_to_be_and_a_run_without_a_word_has_no_age(tmp_path: Path) -> None:
+    left_by_a_run(tmp_path, ended=False, at_s=1000.0)
+    events = read_ledger(tmp_path / "ledger.jsonl").events
+    assert whereabouts(tmp_path / "runs" / "first", events, now_s=500.0).age_s == -540.0
+    (tmp_path / "runs" / "empty").mkdir()
+    empty = whereabouts(tmp_path / "runs" / "empty", events, now_s=500.0)
+    assert (empty.age_s, empty.silent, empty.state) == (None, True, "silent (no progress file)")
+    assert "never" in failsoft(tmp_path, "runs")
+
+
+def test_the_time_of_a_run_at_work_goes_on_to_its_last_batch(tmp_path: Path) -> None:
+    now_s = SystemClock().wall_s()
+    left_by_a_run(tmp_path, ended=False, at_s=now_s - 100.0)
+    with PositionMark(tmp_path / "runs" / "first").open() as set_mark:
+        set_mark(21)
+    events = read_ledger(tmp_path / "ledger.jsonl").events
+    assert whereabouts(tmp_path / "runs" / "first", events, now_s=now_s).account.wall_s == pytest.approx(100.0, abs=5.0)
+
+
+def test_one_run_is_shown_with_its_numbers_its_time_and_its_last_events(tmp_path: Path) -> None:
+    left_by_a_run(tmp_path, ended=True)
+    shown = failsoft(tmp_path, "runs", "first")
+    assert all(word in shown for word in ("8 batches worked on again", "detect a death", "run_finished", "as planned"))
+
+
+def test_goodput_prints_parts_that_add_up_and_draws_them(tmp_path: Path) -> None:
+    left_by_a_run(tmp_path, ended=True)
+    found: dict[str, Any] = json.loads(failsoft(tmp_path, "goodput", "first", "--json"))
+    assert sum(value for value in found["parts_s"].values() if value is not None) == pytest.approx(found["wall_s"])
+    assert found["parts_s"]["back-off"] == 10.0
+    picture = tmp_path / "out" / "time.png"
+    assert "ETTR 49.58%" in failsoft(tmp_path, "goodput", "first", "--plot", str(picture))
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("command", ["goodput", "verify", "runs"])
+def test_an_unknown_run_is_an_error_that_names_those_there(tmp_path: Path, command: str) -> None:
+    left_by_a_run(tmp_path, ended=True)
+    done = CliRunner().invoke(app, [command, "secnod", "--home", str(tmp_path)])
+    assert "there: first" in str(done.exception)
+
+
+def test_a_home_without_runs_says_how_to_start_one(tmp_path: Path) -> None:
+    assert "failsoft train" in failsoft(tmp_path, "runs")
+
+
+def consume(run: Path, *positions: int) -> None:
+    batches = GlobalBatches(num_samples=12, global_batch=4, seed=1)
+    record = ConsumedRecord(run, SoloRank())
+    record.begin(position=0, batches=batches, total_batches=6)
+    for position in positions:
+        record.batch(position, batches.global_indices(position).tolist(), applied=True)
+    record.close()
+
+
+def test_verify_passes_an_exact_run_and_fails_one_that_lost_samples_naming_them(tmp_path: Path) -> None:
+    consume(tmp_path / "runs" / "exact", *range(6))
+    assert "not exact" not in failsoft(tmp_path, "verify", "exact")
+    consume(tmp_path / "runs" / "lossy", 0, 2, 3, 4, 4)
+    shown = failsoft(tmp_path, "verify", "lossy", code=2)
+    assert "epoch 0, never:" in shown
+    assert "epoch 1, twice:" in shown
+    found = json.loads(failsoft(tmp_path, "verify", "lossy", "--json", code=2))
+    assert [epoch["counts"]["never"] for epoch in found["epochs"]] == [4, 0]
+    assert not found["sound"]
+
+
+def test_a_run_without_a_record_is_told_how_to_keep_one(tmp_path: Path) -> None:
+    left_by_a_run(tmp_path, ended=True)
+    done = CliRunner().invoke(app, ["verify", "first", "--home", str(tmp_path)])
+    assert "--record-consumed" in str(done.exception)
