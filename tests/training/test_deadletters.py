@@ -73,6 +73,13 @@ def test_a_batch_met_again_keeps_its_last_letter(tmp_path: Path) -> None:
     assert [found.loss for found in read_dead_letters(tmp_path)] == [2.0]
 
 
+def test_a_second_rollback_over_a_refused_batch_does_not_hide_why_it_was_refused(tmp_path: Path) -> None:
+    letters = DeadLetters(tmp_path, rank=0)
+    letters.write(letter(3, loss=1.0))
+    letters.write(undone_letter(3, [4, 5], step=1, at_s=0.0, undone_at=9))
+    assert read_dead_letters(tmp_path) == [letter(3, loss=1.0)]
+
+
 def test_a_batch_that_was_fine_after_a_restart_is_dead_no_more(tmp_path: Path) -> None:
     letters = DeadLetters(tmp_path, rank=0)
     for position in (3, 9, 12):

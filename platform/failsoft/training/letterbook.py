@@ -126,10 +126,12 @@ class _File:
     ) -> None:
         for line in self.lines:
             if isinstance(line, DeadLetter):
-                standing[line.position, line.rank] = line
+                key = (line.position, line.rank)
+                if line.refused or key not in standing:  # what was refused had no update that could be undone
+                    standing[key] = line
             elif line is not None:
-                late = [key for key in standing if key[1] == self.rank and key[0] >= line[RESUMED_AT]]
-                overtaken |= {key: standing.pop(key) for key in late}
+                late = [one for one in standing if one[1] == self.rank and one[0] >= line[RESUMED_AT]]
+                overtaken |= {one: standing.pop(one) for one in late}
 
 
 def _by_rank(folder: Path) -> dict[int, list[Path]]:
