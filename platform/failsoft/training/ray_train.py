@@ -16,7 +16,7 @@ import ray.exceptions
 import ray.train
 import torch
 import torch.distributed as dist
-from ray.train import CheckpointUploadMode, FailureConfig, RunConfig, ScalingConfig
+from ray.train import CheckpointUploadMode, FailureConfig, RunConfig, ScalingConfig, UserCallback
 from ray.train.torch import TorchConfig, TorchTrainer
 
 from failsoft.errors import ConfigError, TrainingError
@@ -36,6 +36,20 @@ _DRIVER_ENVIRONMENT = {
     "RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S": "1",
     "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": "60",
 }
+
+
+class _SeesDeaths(UserCallback):
+    """Says in the ledger when Ray's controller has seen workers die: from here on a restart is under way."""
+
+    def __init__(self, ledger: Path, run: str) -> None:
+        self._ledger = ledger
+        self._run = run
+
+    def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
+        """Called in the controller's process, before it starts others."""
+        ledger = Ledger(self._ledger, SystemClock(), side=Side.TRAINING, subject=self._run)
+        why = next((_first_lines(error) for error in worker_exceptions.values()), "")
+        ledger.record("workers_lost", why, ranks=sorted(worker_exceptions))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +99,7 @@ def run_attempt(build: Build, config: Any, settings: RaySettings) -> str | None:
         run_config=RunConfig(
             name=settings.folder.name,
             storage_path=str(settings.folder.parent),
+            callbacks=[_SeesDeaths(settings.ledger, settings.folder.name)],  # type: ignore[list-item]  # as below
             failure_config=FailureConfig(  # type: ignore[call-arg]  # ray.train hands out its V2 class at run time
                 max_failures=settings.immediate_retries, max_preemption_failures=-1, controller_failure_limit=5
             ),
