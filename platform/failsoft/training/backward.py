@@ -32,13 +32,14 @@ class Backward:
     autocast_dtype: torch.dtype | None
 
     def run(self, compute: Compute | Sequence[Compute], shares: Sequence[float] | None) -> Tensor:
-        """Add up the gradients; returns the whole batch's loss, detached, unscaled.
+        """Add up the gradients; returns the whole batch's loss, unscaled, its graph used up.
 
         Raises:
             ConfigError: a loss that is no scalar, or shares that do not add up to 1.
         """
         if callable(compute):
-            _weights(1, shares)
+            if shares is not None:
+                _weights(1, shares)
             return self._one(compute, None)
         weights = _weights(len(compute), shares)
         losses = []
@@ -46,7 +47,7 @@ class Backward:
             with self._alone():
                 losses.append(self._one(part, weight))
         losses.append(self._one(compute[-1], weights[-1]))
-        return torch.stack(losses).sum()
+        return torch.stack([loss.detach() for loss in losses]).sum()
 
     def _one(self, compute: Compute, weight: float | None) -> Tensor:
         if self.autocast_dtype is None:
@@ -62,7 +63,7 @@ class Backward:
             loss = loss * weight
         scaled = loss if self.scaler is None else self.scaler.scale(loss)
         scaled.backward()  # type: ignore[no-untyped-call]  # torch leaves this one untyped
-        return loss.detach()
+        return loss
 
     def _alone(self) -> AbstractContextManager[object]:
         no_sync = getattr(self.model, "no_sync", None)

@@ -21,30 +21,35 @@ class Gradients:
     def __init__(self, model: nn.Module, optimizer: Optimizer) -> None:
         self._model = model
         self._optimizer = optimizer
+        self._sparse = False
 
     def tensors(self) -> list[Tensor]:
-        """All gradients there are, in the optimizer's order; of a sparse one its (coalesced) values."""
-        groups = self._optimizer.param_groups
-        found = [parameter.grad for group in groups for parameter in group["params"] if parameter.grad is not None]
-        if any(gradient.is_sparse for gradient in found):
-            return [_dense_values(parameter) for parameter in self._parameters() if parameter.grad is not None]
-        return found
+        """All gradients there are, in the optimizer's order; of a sparse one its (coalesced) values, once a norm was asked for."""
+        if self._sparse:
+            return [_dense_values(parameter) for parameter in self.owners()]
+        groups = self._optimizer.param_groups  # `grad` is asked for once: at each step, that is half the time of this
+        return [grad for group in groups for parameter in group["params"] if (grad := parameter.grad) is not None]
 
     def total_norm(self) -> Tensor:
         """The 2-norm over all gradients, unclipped, one element; not finite when any entry is not.
 
         Of sharded gradients (DTensor) it is the norm over all shards; every rank takes part.
         """
-        norm = get_total_norm(self.tensors())
+        try:
+            norm = get_total_norm(self.tensors())
+        except NotImplementedError:  # torch has none for sparse gradients; asking each one at each step would cost more
+            if self._sparse:
+                raise
+            self._sparse = True
+            return self.total_norm()
         return norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # a DTensor, under FSDP2
 
     def clip(self, max_norm: float, norm: Tensor) -> None:
         """Scale all gradients down by one factor; ``norm`` is what :meth:`total_norm` gave."""
-        parameters = list(self._parameters())
-        if any(parameter.grad is not None and parameter.grad.is_sparse for parameter in parameters):
+        if self._sparse:
             torch._foreach_mul_(self.tensors(), torch.clamp(max_norm / (norm + 1e-6), max=1.0))
             return
-        clip_grads_with_norm_(parameters, max_norm, norm)
+        clip_grads_with_norm_(self._parameters(), max_norm, norm)
 
     def first_bad(self) -> str | None:
         """Name of the first parameter, in the model's order, whose gradient is not finite; asks each one."""

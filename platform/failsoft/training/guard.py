@@ -117,6 +117,7 @@ class StepGuard:
         self.relief = Relief(self.policy.relief)
         self.loss_watch = None if self.policy.loss_spikes is None else SpikeWatch(self.policy.loss_spikes)
         self.norm_watch = None if self.policy.norm_spikes is None else SpikeWatch(self.policy.norm_spikes)
+        self._watching = self.loss_watch is not None or self.norm_watch is not None
         self._norm = torch.tensor(math.nan)
         self._mean_norm = math.nan
 
@@ -167,7 +168,7 @@ class StepGuard:
         After the backward pass (and after ``unscale_`` where there is a GradScaler), before any clipping.
 
         Args:
-            loss: this rank's loss, one element, detached.
+            loss: this rank's loss, one element.
             sample_ids: as in :meth:`step`.
             position: as in :meth:`step`.
         """
@@ -175,7 +176,7 @@ class StepGuard:
         reading = self._read(loss, norm)
         self._mean_norm = reading.mean_norm
         refusal = judge(reading, self.limits)
-        ids = tuple(map(int, sample_ids))
+        ids = tuple(map(int, sample_ids)) if len(sample_ids) else ()
         if refusal is None:
             return StepOutcome(position, ids, self.ranks.rank, None, reading.loss, reading.mean_loss, reading.norm)
         return self._explained(refusal, reading, ids, position)
@@ -200,7 +201,8 @@ class StepGuard:
             self.scheduler.step()
         if self.ema is not None:
             self.ema.update_parameters(self._bare)
-        self.relief.applied()
+        if self.relief.factor < 1.0:
+            self.relief.applied()
         if self.loss_watch is not None:
             self.loss_watch.record(mean_loss)
         if self.norm_watch is not None:
@@ -224,7 +226,7 @@ class StepGuard:
     @property
     def limits(self) -> Limits:
         """What counts as a spike now."""
-        if self.loss_watch is None and self.norm_watch is None:
+        if not self._watching:
             return _NO_LIMITS
         loss = math.inf if self.loss_watch is None else self.loss_watch.limit
         return Limits(loss, math.inf if self.norm_watch is None else self.norm_watch.limit)
@@ -252,10 +254,9 @@ class StepGuard:
 
     def _read(self, loss: Tensor, norm: Tensor) -> Reading:
         """Bring everything over in one host sync, after at most one tiny reduction. In float64."""
-        if self.ranks.world == 1:
-            here = (loss.item(), norm.item()) if self._on_host else torch.stack([loss.double(), norm.double()]).tolist()
-            return Reading(here[0], here[1], here[0], here[1])
-        own = torch.stack([loss.double(), norm.to(loss.device).double()])
+        if self._on_host and self.ranks.world == 1:
+            return Reading(own_loss := loss.item(), own_norm := norm.item(), own_loss, own_norm)
+        own = torch.stack([loss.detach().double(), norm.to(loss.device).double()])
         own_loss, own_norm, losses, norms = torch.cat([own, self.ranks.sum_(own.clone())]).tolist()
         return Reading(own_loss, own_norm, losses / self.ranks.world, norms / self.ranks.world)
 

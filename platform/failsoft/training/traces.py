@@ -37,7 +37,7 @@ class Traces:
         self._tensors: list[Tensor] = []
         self._copies: list[Tensor] = []
         parameter = next(iter(model.parameters()), None)
-        self._device = torch.device("cpu") if parameter is None else parameter.device
+        self._cuda = parameter.device if parameter is not None and parameter.is_cuda else None
         self._generator = torch.default_generator
         self._generators: tuple[Tensor, ...] = ()
 
@@ -45,12 +45,11 @@ class Traces:
         """Note everything as it is now."""
         if any(self._shelves) or self.rescaling:
             self._note()
-        else:
+        elif self._noted != []:
             self._noted, self._tensors, self._copies = [], [], []
-        if self._device.type == "cuda":
-            self._generators = (self._generator.get_state(), torch.cuda.get_rng_state(self._device))
-        else:
-            self._generators = (self._generator.get_state(),)
+        self._generators = (self._generator.get_state(),)
+        if self._cuda is not None:
+            self._generators += (torch.cuda.get_rng_state(self._cuda),)
 
     @torch.no_grad()
     def undo(self) -> None:
@@ -63,8 +62,8 @@ class Traces:
                 tensor.resize_(copy.shape)
             tensor.copy_(copy)
         self._generator.set_state(self._generators[0])
-        if len(self._generators) > 1:
-            torch.cuda.set_rng_state(self._generators[1], self._device)
+        if self._cuda is not None:
+            torch.cuda.set_rng_state(self._generators[1], self._cuda)
 
     @torch.no_grad()
     def undo_buffers_where(self, flag: Tensor) -> None:
