@@ -11,6 +11,7 @@ from failsoft.errors import NoProgressError, TrainingError
 from failsoft.health.clock import Clock
 from failsoft.health.ledger import Event, Ledger, Side, read_ledger
 from failsoft.training.checkpoint import newest_healthy
+from failsoft.training.progress import PositionMark
 from failsoft.training.summary import SUPERVISOR
 from failsoft.training.supervise import Attempt, Failure, RestartPolicy, supervise
 
@@ -62,6 +63,7 @@ class Attempts:
 
     def _one(self, number: int, run_once: RunOnce) -> Attempt:
         began, told = self._reached(), len(self._events())
+        self._ledger.record("attempt_began", "workers are started next", attempt=number)
         error = run_once()
         news = self._events()[told:]
         self._raise_diagnosis(news)
@@ -77,6 +79,8 @@ class Attempts:
 
     def _failed(self, attempt: Attempt, wait_s: float, why: str) -> None:
         data = {"attempt": attempt.number, "error": attempt.error, "wait_s": wait_s, "progressed": attempt.progressed}
+        mark = PositionMark(self._home.run(self._run))
+        data |= {"last_seen_s": mark.last_set_s(), "position": mark.read()}
         self._ledger.record("attempt_failed", why, **data)
 
     def _reached(self) -> int:

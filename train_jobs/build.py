@@ -92,4 +92,10 @@ def _plan(config: JobConfig, workload: Workload) -> LoopPlan:
 def _desk(config: JobConfig) -> Desk:
     home, clock = Home.find(config.home), SystemClock()
     ledger = Ledger(home.ledger, clock, side=Side.TRAINING, subject=config.run)
-    return Desk(folder=home.run(config.run), ledger=ledger, clock=clock, faults=config.faults)
+    return Desk(
+        folder=home.run(config.run),
+        ledger=ledger,
+        clock=clock,
+        faults=config.faults,
+        record_consumed=config.record_consumed,
+    )

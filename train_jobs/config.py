@@ -48,6 +48,8 @@ class JobConfig:
     """End after so many global batches; None takes the preset's epochs."""
     backoff: BackoffPolicy = field(default_factory=BackoffPolicy)
     """Waits of the supervisor between attempts."""
+    record_consumed: bool = False
+    """Write down the ids of all batches that the run consumes, so that ``failsoft verify`` can judge it."""
     publish: bool = True
     """Publish a release at the end."""
 

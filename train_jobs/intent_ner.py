@@ -97,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--checkpoint-every", type=int, default=2000, metavar="STEPS")
     parser.add_argument("--max-batches", type=int)
     parser.add_argument("--first-wait", type=float, default=10.0, metavar="SECONDS", help="first back-off; then x 3")
+    parser.add_argument("--record-consumed", action="store_true", help="keep sample ids for: failsoft verify")
     parser.add_argument("--no-publish", action="store_true", help="train and evaluate only")
     return parser
 
@@ -116,6 +117,7 @@ def _config(given: argparse.Namespace) -> JobConfig:
         checkpoint_every_steps=given.checkpoint_every,
         max_batches=given.max_batches,
         backoff=BackoffPolicy(first_s=given.first_wait, cap_s=max(90.0, given.first_wait)),
+        record_consumed=given.record_consumed,
         publish=not given.no_publish,
     )
 

@@ -43,6 +43,9 @@ def train(
     faults: Annotated[
         str, typer.Option(help='Planned faults, JSON like [{"kind": "nan_batch", "position": 40}]; for drills only.')
     ] = "[]",
+    record_consumed: Annotated[
+        bool, typer.Option("--record-consumed", help="Keep the ids of all batches, for: failsoft verify.")
+    ] = False,
     home: HomeOption = None,
 ) -> None:
     """Train intents and slots on a private Ray, print the quality as a table, gate and publish a release."""
@@ -60,6 +63,7 @@ def train(
         threads_per_worker=threads,
         seed=seed,
         faults=FaultPlan.from_json(faults),
+        record_consumed=record_consumed,
     )
     with local_ray(num_cpus=workers * threads + 1):
         result = train_with_progress(config, console)

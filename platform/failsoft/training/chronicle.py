@@ -13,6 +13,7 @@ from failsoft.health.ledger import Ledger
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.breaker import Breaker
 from failsoft.training.checkpoint import Restored
+from failsoft.training.consumed import ConsumedRecord
 from failsoft.training.deadletters import LetterPolicy
 from failsoft.training.guard import StepOutcome
 from failsoft.training.letter_office import LetterOffice
@@ -35,6 +36,8 @@ class Desk:
     faults: FaultPlan = field(default_factory=FaultPlan)
     letters: LetterPolicy = field(default_factory=LetterPolicy)
     """How much is kept of dead batches."""
+    record_consumed: bool = False
+    """Write down the ids of all batches, so that ``failsoft verify`` can judge the run."""
 
 
 class Chronicle:
@@ -54,6 +57,10 @@ class Chronicle:
         self._resumes = False
         self._warned = False
         self._speechless = False
+        self._began_s = 0.0
+        self._consumed: ConsumedRecord | None = None
+        if desk.record_consumed:
+            self._consumed = ConsumedRecord(desk.folder, self._ranks, on_lost=self._lost)
 
     @property
     def letters_folder(self) -> Path:
@@ -65,8 +72,17 @@ class Chronicle:
         """Running mean of the loss over recent applied steps; None before the first."""
         return self._progress.loss
 
-    def started(self, restored: Restored | None, *, total_batches: int, identity_digest: str) -> None:
+    def arrived(self) -> None:
+        """All workers stand; the state is read next."""
+        if self._leads:
+            self._desk.ledger.record("workers_up", "the state is read next", world=self._ranks.world)
+
+    def started(
+        self, restored: Restored | None, *, total_batches: int, identity_digest: str, batches: GlobalBatches
+    ) -> None:
         """A group of workers begins, at the start or at a checkpoint."""
+        if self._consumed is not None:
+            self._consumed.begin(position=self._state.position, batches=batches, total_batches=total_batches)
         self._letters.resumed(self._state.position)
         if not self._leads:
             return
@@ -83,6 +99,7 @@ class Chronicle:
             world=self._ranks.world,
             config_digest=identity_digest,
             repeated_batches=repeated,
+            last_seen_s=PositionMark(self._desk.folder).last_set_s(),
         )
         if restored is not None:
             self._tell("restored", "newest whole and healthy", checkpoint=restored.name, repeated_batches=repeated)
@@ -101,6 +118,7 @@ class Chronicle:
     def begins(self, position: int) -> None:
         """The batch at ``position`` is about to be worked on."""
         self._set_mark(position)
+        self._began_s = self._desk.clock.monotonic_s()
         if self._leads:
             self._put_down(lambda: self._file.offer(self._look))
 
@@ -109,6 +127,11 @@ class Chronicle:
         self._desk.ledger.record(
             "planned_fault", "from the plan", fault=fault.kind, position=fault.position, rank=fault.rank
         )
+
+    def consumed(self, outcome: StepOutcome) -> None:
+        """A batch was worked on; told before anything follows from it."""
+        if self._consumed is not None:
+            self._consumed.batch(outcome.position, outcome.sample_ids, applied=outcome.applied)
 
     def applied(self, outcome: StepOutcome) -> None:
         """An update happened."""
@@ -124,10 +147,13 @@ class Chronicle:
         letter = self._letters.refused(outcome, step=self._state.step)
         if self._leads:
             details = self._letters.event_data(letter)
+            details["took_s"] = round(self._desk.clock.monotonic_s() - self._began_s, 6)
             self._tell("batch_refused", letter.reason, **details, in_a_row=self._breaker.in_a_row)
 
     def rolled_back(self, why: str, *, mark: SnapshotMark, step_before: int, burst: int) -> None:
         """The state is that of the snapshot again; the position moved on."""
+        if self._consumed is not None:
+            self._consumed.rolled_back(at=self._state.position, to=mark.position)
         self._tell(
             "rolled_back",
             why,
@@ -144,6 +170,16 @@ class Chronicle:
         for position in positions:
             mine = batches.indices(position, self._ranks.rank, self._ranks.world)
             self._letters.undone(position, mine.tolist(), step=self._state.step, undone_at=self._state.position)
+
+    @contextmanager
+    def handing_over(self) -> Iterator[None]:
+        """Within the block the training thread waits until a checkpoint of this moment is taken over."""
+        if self._consumed is not None:
+            self._consumed.saved(self._state.position)
+        began_s = self._desk.clock.monotonic_s()
+        yield
+        stall_s = round(self._desk.clock.monotonic_s() - began_s, 6)
+        self._tell("checkpoint_handed_over", "the training goes on", stall_s=stall_s)
 
     def withheld(self, tensor: str) -> None:
         """A snapshot was not taken because the state is ill."""

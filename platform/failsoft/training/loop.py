@@ -105,9 +105,12 @@ class TrainLoop:
         )
 
     def _begin(self) -> None:
+        self._chronicle.arrived()
         restored = self.checkpoints.restore(self.state, seed=self.plan.seed)
         digest = identity_digest(self.checkpoints.identity)
-        self._chronicle.started(restored, total_batches=self.plan.total_batches, identity_digest=digest)
+        self._chronicle.started(
+            restored, total_batches=self.plan.total_batches, identity_digest=digest, batches=self.batches
+        )
         ill = self._take_snapshot()
         if ill is not None:
             raise self._stopped(
@@ -127,6 +130,7 @@ class TrainLoop:
             return strike_loss(self.task.loss(samples) * weight, kinds, self.state.model)
 
         outcome = self.guard.step(compute, sample_ids=mine.tolist(), position=position)
+        self._chronicle.consumed(outcome)
         self.state.position += 1
         return outcome
 
@@ -192,7 +196,8 @@ class TrainLoop:
         """Checkpoint, and a snapshot of the same moment: so a rollback goes the same way in a run resumed from here."""
         loss = self._chronicle.loss
         metrics = {"position": float(self.state.position), "step": float(self.state.step)}
-        published = self.checkpoints.publish(self.state, metrics if loss is None else metrics | {"loss": loss})
+        with self._chronicle.handing_over():
+            published = self.checkpoints.publish(self.state, metrics if loss is None else metrics | {"loss": loss})
         self._since_checkpoint = 0
         self._take_snapshot()
         return published
