@@ -105,6 +105,7 @@ def test_a_notice_by_file_is_for_the_whole_run_until_it_is_withdrawn(tmp_path: P
 
 def test_what_the_driver_hears_its_workers_are_told_by_file(tmp_path: Path) -> None:
     notice, written = Notice(), threading.Event()
+    drop_notice(tmp_path, "told to the run before this one")
 
     def wait() -> None:
         while read_notice(tmp_path) is None:
@@ -113,6 +114,7 @@ def test_what_the_driver_hears_its_workers_are_told_by_file(tmp_path: Path) -> N
 
     waiting = threading.Thread(target=wait)
     with passing_on(notice, tmp_path):
+        assert read_notice(tmp_path) is None
         notice.give(Word(why="SIGTERM to process 1"))
         waiting.start()
         assert written.wait(30)

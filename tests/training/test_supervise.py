@@ -179,3 +179,16 @@ def test_a_job_that_passes_its_checkpoint_over_is_stopped_before_it_repeats_ever
     decision = next_attempt([replace(FAR, forgot=40)], POLICY)
     assert decision.what is Next.STOP
     assert "began again with batch 0 although a checkpoint at batch 40 was there" in decision.why
+
+
+def test_a_run_that_is_told_to_leave_while_it_waits_leaves_at_once() -> None:
+    clock, outcomes = ManualClock(), [KILL, KILL]
+    with pytest.raises(PreemptedError, match="told to leave before another attempt; the same command goes on from"):
+        supervise(
+            lambda number: outcomes[number - 1],
+            policy=POLICY,
+            clock=clock,
+            rng=random.Random(1),
+            told=lambda: clock.monotonic_s() >= 12.0,
+        )
+    assert clock.monotonic_s() == 12.0

@@ -146,7 +146,11 @@ def withdraw_notice(run_folder: Path) -> None:
 
 @contextmanager
 def passing_on(notice: Notice, run_folder: Path) -> Iterator[None]:
-    """For the time of the block, what this process hears its run is told by file, wherever the workers are."""
+    """For the time of the block, what this process hears its run is told by file, wherever the workers are.
+
+    What the run was told before is withdrawn first: a run that starts is wanted.
+    """
+    withdraw_notice(run_folder)
     over = threading.Event()
 
     def carry() -> None:

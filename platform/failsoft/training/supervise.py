@@ -112,13 +112,17 @@ class Decision:
     """Failed attempts since the last progress, this one included; sets the wait before a retry."""
 
 
+_GOES_ON = "the same command goes on from batch {}"
+_LOOK_S = 0.5
+
+
 def next_attempt(history: Sequence[Attempt], policy: RestartPolicy) -> Decision:
     """Judge the attempts so far; ``history`` is in order and not empty."""
     last = history[-1]
     if last.finished:
         return Decision(what=Next.DONE, why="all batches are consumed")
     if last.told_to_leave:
-        return Decision(what=Next.LEAVE, why=f"{last.error}; the same command goes on from batch {last.reached}")
+        return Decision(what=Next.LEAVE, why=f"{last.error}; {_GOES_ON.format(last.reached)}")
     why_not = _reason_to_stop(history, policy)
     if why_not is not None:
         return Decision(what=Next.STOP, why=why_not)
@@ -134,6 +138,7 @@ def supervise(
     clock: Clock,
     rng: random.Random,
     on_failed: Callable[[Attempt, float, str], object] = lambda _attempt, _wait_s, _why: None,
+    told: Callable[[], bool] = lambda: False,
 ) -> Attempt:
     """Try until done.
 
@@ -143,6 +148,7 @@ def supervise(
         clock: waits.
         rng: spreads the waits.
         on_failed: told of each failed attempt, the wait that follows, and why.
+        told: whether the run was told to leave; asked twice a second while waiting, since a wait is no reason to stay.
 
     Raises:
         NoProgressError: a deterministic bug, too many attempts without progress, or a job that passes its checkpoints
@@ -163,7 +169,15 @@ def supervise(
             raise NoProgressError(decision.why)
         if decision.what is Next.LEAVE:
             raise PreemptedError(decision.why)
-        clock.sleep_s(wait_s)
+        _wait(wait_s, clock, told)
+        if told():
+            raise PreemptedError(f"told to leave before another attempt; {_GOES_ON.format(history[-1].reached)}")
+
+
+def _wait(wait_s: float, clock: Clock, told: Callable[[], bool]) -> None:
+    until_s = clock.monotonic_s() + wait_s
+    while not told() and (left_s := until_s - clock.monotonic_s()) > 0.0:
+        clock.sleep_s(min(left_s, _LOOK_S))
 
 
 def _reason_to_stop(history: Sequence[Attempt], policy: RestartPolicy) -> str | None:
