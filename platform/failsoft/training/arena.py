@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from failsoft.training.finite import CHUNK_BYTES, all_finite, finite_bytes, finite_on_devices, flat, raw_bytes
+from failsoft.training.finite import CHUNK_BYTES, Bytes, Probe, all_finite, finite_on_devices, flat, probe_of, raw_bytes
 from failsoft.training.snapshot_layout import Slice, Slot, pinned, placed, taken_bytes
 
 _ALONE_BYTES = 128 * 1024
 """Slices from this size on are copied and checked chunk by chunk; smaller ones are copied whole, checked together."""
+_LINE_BYTES = 64
 
 
 @dataclass(kw_only=True)
@@ -26,10 +27,24 @@ class _Bundle:
     """Small whole parts of one dtype, side by side."""
 
     dtype: torch.dtype
+    finite: Probe
     start: int
     stop: int
-    copies: list[tuple[str, Tensor]] = field(default_factory=list)
-    """Name of each, and the place for it in its own shape."""
+    names: list[str] = field(default_factory=list)
+    places: list[Tensor] = field(default_factory=list)
+    """For each of them, in its own shape."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Long:
+    """A slice that is copied chunk by chunk."""
+
+    name: str
+    finite: Probe
+    begin: int
+    """First byte in its part."""
+    chunks: list[Bytes]
+    """Where they go."""
 
 
 class Arena:
@@ -45,12 +60,12 @@ class Arena:
     def __init__(self, slices: Sequence[Slice]) -> None:
         self.slots, total = placed(slices)
         self.pinned = pinned(slices)
-        self._memory = torch.zeros(total, dtype=torch.uint8, pin_memory=self.pinned)  # zeroes: gaps count as healthy
+        self._memory = _zeroes(total, pinned=self.pinned)  # so that the gaps between slices count as healthy
         self._raw = raw_bytes(self._memory)
         here = [slot for slot in self.slots if slot.slice.part.device.type == "cpu"]
         self._away = [slot for slot in self.slots if slot.slice.part.device.type != "cpu"]
-        self._large = [slot for slot in here if slot.slice.nbytes >= _ALONE_BYTES or not slot.slice.whole]
-        self._bundles = self._bundled([slot for slot in here if slot not in self._large])
+        self._long = [self._chunked(slot) for slot in here if not _is_small(slot)]
+        self._bundles = self._bundled([slot for slot in here if _is_small(slot)])
 
     @property
     def taken_bytes(self) -> int:
@@ -76,9 +91,10 @@ class Arena:
             return False
         for slot in self._away:
             self._fetch(slot, tensors[slot.slice.part.name])
-        healthy = all(self._copy_bundle(bundle, tensors) for bundle in self._bundles) and all(
-            self._copy_chunks(slot, tensors[slot.slice.part.name]) for slot in self._large
-        )
+        with np.errstate(over="ignore", invalid="ignore"):  # the checks expect both
+            healthy = all(self._copy_bundle(bundle, tensors) for bundle in self._bundles) and all(
+                _copy_chunks(long, raw_bytes(tensors[long.name])) for long in self._long
+            )
         self._wait()
         return healthy
 
@@ -91,21 +107,14 @@ class Arena:
             torch.cuda.current_stream(device).synchronize()
 
     def _copy_bundle(self, bundle: _Bundle, tensors: Mapping[str, Tensor]) -> bool:
-        for name, place in bundle.copies:
-            place.copy_(tensors[name])
-        return finite_bytes(self._raw[bundle.start : bundle.stop], bundle.dtype)
+        torch._foreach_copy_(bundle.places, [tensors[name] for name in bundle.names])
+        return bundle.finite(self._raw[bundle.start : bundle.stop])
 
-    def _copy_chunks(self, slot: Slot, tensor: Tensor) -> bool:
+    def _chunked(self, slot: Slot) -> _Long:
         piece, dtype = slot.slice, slot.slice.part.dtype
-        begin = piece.start * dtype.itemsize
-        source = raw_bytes(tensor)[begin : begin + piece.nbytes]
-        target = self._raw[slot.offset : slot.offset + piece.nbytes]
-        for at in range(0, piece.nbytes, CHUNK_BYTES):
-            chunk = source[at : at + CHUNK_BYTES]
-            if not finite_bytes(chunk, dtype):
-                return False
-            np.copyto(target[at : at + CHUNK_BYTES], chunk)
-        return True
+        cuts = range(slot.offset, slot.offset + piece.nbytes, CHUNK_BYTES)
+        chunks = [self._raw[at : min(at + CHUNK_BYTES, slot.offset + piece.nbytes)] for at in cuts]
+        return _Long(name=piece.part.name, finite=probe_of(dtype), begin=piece.start * dtype.itemsize, chunks=chunks)
 
     def _bundled(self, slots: Sequence[Slot]) -> list[_Bundle]:
         """Neighbours of one dtype, until they fill a chunk."""
@@ -114,11 +123,36 @@ class Arena:
             part, stop = slot.slice.part, slot.offset + slot.slice.nbytes
             last = bundles[-1] if bundles else None
             if last is None or last.dtype != part.dtype or stop - last.start > CHUNK_BYTES:
-                last = _Bundle(dtype=part.dtype, start=slot.offset, stop=stop)
+                last = _Bundle(dtype=part.dtype, finite=probe_of(part.dtype), start=slot.offset, stop=stop)
                 bundles.append(last)
-            last.copies.append((part.name, part.shaped(self.numbers(slot))))
+            last.names.append(part.name)
+            last.places.append(part.shaped(self.numbers(slot)))
             last.stop = stop
         return bundles
+
+
+def _copy_chunks(long: _Long, source: Bytes) -> bool:
+    finite, at = long.finite, long.begin
+    for target in long.chunks:
+        chunk = source[at : at + target.size]
+        if not finite(chunk):
+            return False
+        np.copyto(target, chunk)
+        at += CHUNK_BYTES
+    return True
+
+
+def _is_small(slot: Slot) -> bool:
+    return slot.slice.nbytes < _ALONE_BYTES and slot.slice.whole
+
+
+def _zeroes(size_bytes: int, *, pinned: bool) -> Tensor:
+    """Touched memory. What is not pinned comes from numpy, which asks for huge pages: copies into it miss less."""
+    if pinned:
+        return torch.zeros(size_bytes, dtype=torch.uint8, pin_memory=True)
+    memory = np.full(size_bytes + _LINE_BYTES, 0, dtype=np.uint8)
+    start = -memory.ctypes.data % _LINE_BYTES
+    return torch.from_numpy(memory[start : start + size_bytes])
 
 
 def finite_slices(slices: Sequence[Slice], tensors: Mapping[str, Tensor]) -> bool:

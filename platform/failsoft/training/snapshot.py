@@ -66,6 +66,8 @@ class _Form:
     division: Division
     digest: str
     """Equal on all ranks; "" where they may differ."""
+    most_bytes: int
+    """Both buffers of this rank."""
 
 
 class RamSnapshots:
@@ -118,7 +120,7 @@ class RamSnapshots:
             rank=ranks.rank,
             world=ranks.world,
             held_bytes=self.held_bytes,
-            most_bytes=most_bytes(form.division, ranks.rank),
+            most_bytes=form.most_bytes,
             most_bytes_by_place=most_bytes_by_place(form.division.parts, ranks.rank, ranks.world),
             pinned_bytes=sum(arena.taken_bytes for arena in self._arenas() if arena.pinned),
             available_bytes=self._available_bytes(),
@@ -185,7 +187,7 @@ class RamSnapshots:
             return None, RankNote(rank=rank, host=host, digest="", problem=str(error))
         if form is not self._form:
             self._form, self._spare = form, None  # a buffer of another form is of no use, and its room is needed
-        needed = max(0, most_bytes(form.division, rank) - self.held_bytes)
+        needed = max(0, form.most_bytes - self.held_bytes)
         available = self._available_bytes() if needed else None
         return flat, RankNote(rank=rank, host=host, digest=form.digest, needed_bytes=needed, available_bytes=available)
 
@@ -196,7 +198,12 @@ class RamSnapshots:
             return self._form
         division = divide(parts_of(tensors, own=own_names(self._state)), self._policy.where, self._ranks.world)
         shared = self._policy.where is not SnapshotPlace.EACH_RANK
-        return _Form(signature=signature, division=division, digest=division.digest() if shared else "")
+        return _Form(
+            signature=signature,
+            division=division,
+            digest=division.digest() if shared else "",
+            most_bytes=most_bytes(division, self._ranks.rank),
+        )
 
     def _copied(self, tensors: Mapping[str, Tensor], form: _Form) -> tuple[str | None, str | None]:
         """Fill the spare buffer. Returns why that failed, and the name of an ill tensor; two None when all is well."""
@@ -204,7 +211,7 @@ class RamSnapshots:
         try:
             self._spare = self._spare or Arena(form.division.kept_by(rank))
         except (RuntimeError, MemoryError) as error:  # both are torch's words for "no memory"
-            size = in_gb(most_bytes(form.division, rank) / BUFFERS)
+            size = in_gb(form.most_bytes / BUFFERS)
             return f"no memory for a snapshot's buffer of {size} ({error}); give it more, or share by RANK_ZERO", None
         healthy = self._spare.fill(tensors) and finite_slices(form.division.watched_by(rank), tensors)
         return None, None if healthy else first_ill(tensors) or "a copy of a healthy tensor"
