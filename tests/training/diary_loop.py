@@ -13,6 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from failsoft.health.clock import ManualClock
+from failsoft.health.faults import FaultPlan
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.breaker import Breaker, BreakerPolicy
 from failsoft.training.guard import GuardPolicy, StepGuard
@@ -49,6 +51,8 @@ class Setting:
     every: int
     """Steps between checkpoints."""
     dropout: float = 0.3
+    record: bool = False
+    """Whether consumed samples are written down."""
 
 
 @dataclass
@@ -59,10 +63,14 @@ class DiaryTask:
     state: TrainingState
     deadly: int | None
     pages: list[Page] = field(default_factory=list)
+    clock: ManualClock | None = None
+    """Moved on by a second with each batch."""
 
     def loss(self, indices: NDArray[np.int64]) -> Tensor:
         if self.state.position == self.deadly:
             raise Death
+        if self.clock is not None:
+            self.clock.advance(1.0)
         inputs = torch.stack(
             [torch.sin(torch.arange(1.0, 5.0, dtype=torch.float64) * (i + 1)) for i in indices.tolist()]
         )
@@ -74,11 +82,16 @@ class DiaryTask:
 
 
 def diary_loop(
-    folder: Path, setting: Setting, *, deadly: int | None = None, ranks: Ranks | None = None
+    folder: Path,
+    setting: Setting,
+    *,
+    deadly: int | None = None,
+    ranks: Ranks | None = None,
+    faults: FaultPlan | None = None,
 ) -> tuple[TrainLoop, DiaryTask]:
     """The loop and its diary."""
     plan = LoopPlan(total_batches=setting.total, seed=3, snapshot_every_steps=7, checkpoint_every_steps=setting.every)
-    toy = toy_loop(folder, plan=plan, ranks=None)
+    toy = toy_loop(folder, plan=plan, faults=faults)
     state = _state(setting.dropout)
     ranks = ranks or SoloRank()
     task = DiaryTask(state.model, state, deadly)
@@ -98,6 +111,7 @@ def diary_loop(
         guard=guard,
         breaker=state.breaker,
         checkpoints=checkpoints,
+        desk=replace(toy.desk, record_consumed=setting.record),
     )
     return loop, task
 
