@@ -214,9 +214,9 @@ def _undone_by_restarts(generations: Sequence[Generation], path: Sequence[Reach]
     count = 0
     for generation in generations:
         reach = reaches.get(generation.folder)
-        for file in generation.files(0, _EVERYTHING):
-            records = list(read_records(file))
-            count += sum(reach is None or not reach.holds(one.order, one.position) for one in records)
+        files = [file for rank in range(generation.world) for file in generation.files(rank, _EVERYTHING)]
+        places = {(one.order, one.position) for file in files for one in read_records(file)}
+        count += sum(reach is None or not reach.holds(*place) for place in places)
     return count
 
 
