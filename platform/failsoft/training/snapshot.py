@@ -139,8 +139,7 @@ class RamSnapshots:
                 snapshot stands.
         """
         flat, note = self._prepared()
-        notes = [RankNote.from_json(text) for text in self._ranks.gather(note.to_json())]
-        refused = objection(notes, max_ram_fraction=self._policy.max_ram_fraction)
+        refused = objection(self._told(note), max_ram_fraction=self._policy.max_ram_fraction)
         if flat is None or self._form is None or refused is not None:
             raise ConfigError(refused or note.problem)
         problem, ill = self._copied(flat.tensors, self._form)
@@ -162,7 +161,7 @@ class RamSnapshots:
         held, mark = self._newest, self.newest
         live, problem = self._live(held)
         note = RankNote(rank=self._ranks.rank, host="", digest=_moment(mark, held), problem=problem)
-        notes = [RankNote.from_json(text) for text in self._ranks.gather(note.to_json())]
+        notes = self._told(note)
         without = [note.rank for note in notes if not note.digest]
         if held is None or mark is None or without:
             of_whom = f" on rank {', '.join(map(str, without))}" if len(notes) > 1 else ""
@@ -172,6 +171,12 @@ class RamSnapshots:
             raise ConfigError(refused)
         put_back(held, live, self._state, self._ranks)
         return mark
+
+    def _told(self, note: RankNote) -> list[RankNote]:
+        """The notes of all ranks."""
+        if self._ranks.world == 1:
+            return [note]
+        return [RankNote.from_json(text) for text in self._ranks.gather(note.to_json())]
 
     def _arenas(self) -> list[Arena]:
         newest = None if self._newest is None else self._newest.arena
