@@ -144,7 +144,9 @@ def _print(result: JobResult, console: Console) -> None:
     console.print(
         f"{summary.steps_applied} updates of {summary.batches_total} batches in {summary.took_s:.1f} s; "
         f"{summary.batches_refused} refused, {summary.rollbacks} rollbacks, {summary.worker_deaths} worker deaths, "
-        f"{summary.batches_repeated} batches repeated; weights {result.weights_digest}"
+        f"{summary.batches_repeated} batches repeated; "
+        f"{'–' if summary.ettr is None else f'{summary.ettr:.1%}'} of the time was productive (failsoft goodput "
+        f"{result.run} tells the rest); weights {result.weights_digest}"
     )
     console.print("no release was asked for" if result.bundle is None else f"release {result.bundle.name}")
 

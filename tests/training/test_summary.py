@@ -73,3 +73,12 @@ def test_a_run_that_was_started_again_after_its_end_has_lost_no_worker(tmp_path:
     end = (3.0, "run_finished", {"step": 50})
     summary = told(tmp_path / "ledger.jsonl", (1.0, "run_started", start(0)), end, (5.0, "run_started", start(0)), end)
     assert summary.worker_deaths == 0
+
+
+def test_a_summary_says_which_part_of_the_time_was_productive(tmp_path: Path) -> None:
+    begin = (1.0, "run_started", {**start(0), "position": 0})
+    refused = (3.0, "batch_refused", {"position": 20, "took_s": 0.5})
+    summary = told(tmp_path / "ledger.jsonl", begin, refused, (6.0, "run_finished", {"step": 49}))
+    assert summary.ettr == 4.5 / 5.0
+    assert (summary.parts_s["productive"], summary.parts_s["refused batches"]) == (4.5, 0.5)
+    assert summary.parts_s["load state"] is None

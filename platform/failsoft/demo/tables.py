@@ -23,6 +23,7 @@ def training_table(summary: RunSummary, quality: Mapping[str, Any]) -> Table:
         ("workers lost", f"{summary.worker_deaths}"),
         ("batches repeated after the restart", f"{summary.batches_repeated}"),
         ("time from the worker's death to the next new step", resumed),
+        ("productive time of all training time (ETTR)", "–" if summary.ettr is None else f"{summary.ettr:.1%}"),
         ("steps applied", f"{summary.steps_applied}"),
         ("intent accuracy, test split", f"{quality['intent_accuracy']:.3f}"),
         ("slot F1 (exact span), test split", f"{quality['slot_f1']:.3f}"),

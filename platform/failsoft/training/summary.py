@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from failsoft.health.ledger import Event, Side
+from failsoft.training.goodput import account
+from failsoft.training.timeline import SUPERVISOR
 
-SUPERVISOR = "supervisor"
-"""Who says an event ``by`` this of the run's end, since no worker lived to do so."""
+__all__ = ["SUPERVISOR", "RunSummary", "summarise"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,10 @@ class RunSummary:
     took_s: float = 0.0
     """From the first start to the end, wall time."""
     finished: bool = False
+    ettr: float | None = None
+    """Productive time over wall time, 0..1; None before any time has passed."""
+    parts_s: Mapping[str, float | None] = field(default_factory=dict)
+    """Where the wall time went, as :mod:`failsoft.training.goodput` defines its parts; None: not known."""
 
     @property
     def dropped_fraction(self) -> float | None:
@@ -47,6 +52,7 @@ def summarise(events: Iterable[Event], *, run: str) -> RunSummary:
     finishes = _of(mine, "run_finished")
     refused, rollbacks = _standing(mine, "batch_refused"), _standing(mine, "rolled_back")
     ends = [*finishes, *_of(mine, "run_stopped")]
+    time = account(mine, run=run)
     own_ends = [event for event in ends if event.data.get("by") != SUPERVISOR]
     return RunSummary(
         batches_total=int(starts[-1].data["total_batches"]) if starts else 0,
@@ -62,6 +68,8 @@ def summarise(events: Iterable[Event], *, run: str) -> RunSummary:
         attempts=len(starts),
         took_s=ends[-1].at_s - starts[0].at_s if starts and ends else 0.0,
         finished=bool(finishes),
+        ettr=time.ettr,
+        parts_s=time.to_json()["parts_s"] if time.wall_micros else {},
     )
 
 
