@@ -21,7 +21,7 @@ PLANS = st.lists(st.sampled_from([None, None, *Bad]), min_size=1, max_size=12).m
 FIRST_BAD = st.lists(
     st.sampled_from([Bad.NAN_LOSS, Bad.NAN_INPUT, Bad.INF_GRADIENT, Bad.OVERFLOW]), min_size=1, max_size=3
 )
-few = settings(max_examples=12, deadline=None)
+few = settings(max_examples=8, deadline=None)
 
 SCHEDULERS: dict[str, Callable[[Optimizer], schedule.LRScheduler]] = {
     "one cycle": lambda o: schedule.OneCycleLR(o, max_lr=0.1, total_steps=30),

@@ -23,7 +23,7 @@ PLANS = st.lists(st.sampled_from([None, None, *Bad]), min_size=1, max_size=12).m
     lambda kinds: [*[None] * WARM_UP, *kinds]
 )
 FIRST_BAD = st.lists(st.sampled_from([Bad.NAN_LOSS, Bad.NAN_INPUT, Bad.INF_GRADIENT]), min_size=1, max_size=3)
-few = settings(max_examples=12, deadline=None)
+few = settings(max_examples=8, deadline=None)
 
 
 def no_chance() -> nn.Module:

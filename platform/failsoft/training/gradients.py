@@ -24,7 +24,7 @@ class Gradients:
         self._sparse = False
 
     def tensors(self) -> list[Tensor]:
-        """All gradients there are, in the optimizer's order; of a sparse one its (coalesced) values, once a norm was asked for."""
+        """All gradients, in the optimizer's order; after the first norm, of a sparse one its (coalesced) values."""
         if self._sparse:
             return [_dense_values(parameter) for parameter in self.owners()]
         groups = self._optimizer.param_groups  # `grad` is asked for once: at each step, that is half the time of this
