@@ -59,6 +59,7 @@ _OF_FLOATS: dict[torch.dtype, _Bits] = {
 _IN_NUMPY: dict[torch.dtype, np.dtype[Any]] = {torch.float64: np.dtype("f8"), torch.float32: np.dtype("f4")}
 _ROW = 8192
 _ROW_SUMS: Callable[..., Any] | None = getattr(np, "vecdot", None)  # numpy 1 has none
+_ONES = {dtype: np.ones(CHUNK_BYTES // dtype.itemsize // _ROW, dtype=dtype) for dtype in _IN_NUMPY.values()}
 _highest: Callable[..., Any] = np.maximum.reduce
 
 
@@ -96,7 +97,7 @@ def _finite_by_squares(dtype: np.dtype[Any], exact: Probe, raw: Bytes) -> bool:
     if raw.size != CHUNK_BYTES or _ROW_SUMS is None:
         return exact(raw)
     rows = raw.view(dtype).reshape(-1, _ROW)
-    return math.isfinite(_highest(_ROW_SUMS(rows, rows))) or exact(raw)
+    return math.isfinite(np.dot(_ROW_SUMS(rows, rows), _ONES[dtype])) or exact(raw)  # quicker than any reduction
 
 
 def all_finite(tensor: Tensor) -> bool:

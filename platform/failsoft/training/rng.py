@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,34 @@ def restore_rng(state: RngState) -> None:
     np.random.set_state((kind, np.array(keys, dtype=np.uint32), place, has_gauss, cached))  # noqa: NPY002 -- as above
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldRng:
+    """The same generators as :func:`capture_rng` knows, for this process only: several times quicker to take."""
+
+    cpu: torch.Tensor
+    cuda: list[torch.Tensor]
+    numpy: dict[str, Any] | tuple[Any, ...]
+    python: tuple[Any, ...]
+
+    @classmethod
+    def take(cls) -> HeldRng:
+        """As they are now; nothing of it changes with them."""
+        return cls(
+            cpu=torch.get_rng_state(),
+            cuda=torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+            numpy=np.random.get_state(legacy=True),  # noqa: NPY002 -- as above
+            python=random.getstate(),
+        )
+
+    def restore(self) -> None:
+        """Set all generators as they were."""
+        torch.set_rng_state(self.cpu)
+        for device, state in enumerate(self.cuda):
+            torch.cuda.set_rng_state(state, device)
+        np.random.set_state(self.numpy)  # noqa: NPY002 -- as above
+        random.setstate(self.python)
 
 
 def seed_all(seed: int, *, rank: int, position: int) -> None:

@@ -21,7 +21,7 @@ from failsoft.training.arena import Arena, finite_slices
 from failsoft.training.finite import first_ill
 from failsoft.training.host_memory import available_ram_bytes
 from failsoft.training.ranks import Ranks, SoloRank, any_rank
-from failsoft.training.rng import capture_rng
+from failsoft.training.rng import HeldRng
 from failsoft.training.snapshot_layout import Division, SnapshotPlace, divide, parts_of
 from failsoft.training.snapshot_memory import (
     BUFFERS,
@@ -234,7 +234,7 @@ class RamSnapshots:
         old, arena = self._newest, self._spare
         if arena is not None:
             self._newest = Held(
-                arena=arena, division=form.division, digest=form.digest, scalars=flat.scalars, rng=capture_rng()
+                arena=arena, division=form.division, digest=form.digest, scalars=flat.scalars, rng=HeldRng.take()
             )
             self._spare = old.arena if old is not None and old.division is form.division else None
 

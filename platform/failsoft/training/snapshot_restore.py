@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from failsoft.training.arena import Arena
 from failsoft.training.finite import dense_view
 from failsoft.training.ranks import Ranks
-from failsoft.training.rng import RngState, restore_rng
+from failsoft.training.rng import HeldRng
 from failsoft.training.snapshot_layout import Division, Part, Slice, Slot
 from failsoft.training.state import FlatState, TrainingState, unflatten
 
@@ -33,7 +33,7 @@ class Held:
     digest: str
     """Of what all ranks hold alike."""
     scalars: dict[str, Any]
-    rng: RngState
+    rng: HeldRng
 
 
 def misfit(parts: Sequence[Part], live: Mapping[str, Tensor], optimizer: Optimizer, groups: Sequence[Any]) -> str:
@@ -73,7 +73,7 @@ def put_back(held: Held, live: Mapping[str, Tensor], state: TrainingState, ranks
     unflatten(FlatState(tensors=given, scalars=copy.deepcopy(held.scalars)), state, with_breaker=False)
     _fill(held, targets, ranks)
     _hand_over(targets, state.optimizer)
-    restore_rng(held.rng)
+    held.rng.restore()
 
 
 def _target(part: Part, live: Tensor | None) -> Tensor:
