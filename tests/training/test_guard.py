@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +15,8 @@ from failsoft.errors import ConfigError
 from failsoft.health.faults import FaultKind
 from failsoft.training.faulty import strike_loss
 from failsoft.training.guard import GuardPolicy, Refusal, StepGuard, StepOutcome
+from failsoft.training.ranks import SoloRank
+from failsoft.training.relief import ReliefPolicy
 from failsoft.training.spikes import SpikePolicy
 from tests.training.toys import same, toy_data, toy_model, weights_of
 
@@ -46,6 +49,7 @@ def step(guard: StepGuard, number: int, *kinds: FaultKind) -> StepOutcome:
 
 
 def test_a_gradient_with_one_inf_is_refused_before_the_clip_and_no_weight_changes() -> None:
+    """pytorch#46849: the clip would have turned the Inf into NaN, and all other gradients into 0."""
     guard = make()
     step(guard, 0)
     before = weights_of(guard.model)
@@ -82,6 +86,7 @@ def test_a_norm_that_overflows_from_finite_gradients_has_its_own_reason() -> Non
 
 
 def test_the_scheduler_moves_on_applied_steps_only() -> None:
+    """pytorch#55585, Lightning#21339."""
     model = toy_model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=20)
@@ -211,6 +216,39 @@ def test_a_buffer_that_the_model_replaces_is_as_before_after_a_refused_step() ->
     assert float(model.mean) == pytest.approx(0.1)
     assert model.latest is not None
     assert model.latest.shape == (2, 2)
+
+
+class Fellow(SoloRank):
+    """One of two ranks; the other one has a loss of 1 and a norm of 3, and no DDP makes them alike."""
+
+    world = 2
+
+    def sum_(self, values: Tensor) -> Tensor:
+        return values.add_(torch.tensor([1.0, 3.0], dtype=values.dtype))
+
+
+def test_all_ranks_learn_the_same_levels_even_where_their_norms_differ() -> None:
+    """Levels of their own would end in verdicts of their own, and one rank would wait for the other for ever."""
+    policy = GuardPolicy(loss_spikes=SpikePolicy(), norm_spikes=SpikePolicy())
+    guard = make(policy=policy, ranks=Fellow())
+    outcome = step(guard, 0)
+    levels = guard.state_dict()["levels"]
+    assert levels["loss"]["values"] == [pytest.approx((outcome.loss + 1.0) / 2)]
+    assert levels["norm"]["values"] == [pytest.approx((outcome.grad_norm + 3.0) / 2)]
+
+
+def test_the_levels_and_the_relief_of_a_run_go_on_from_its_state() -> None:
+    policy = GuardPolicy(loss_spikes=SpikePolicy(window=4, warm_up=2), relief=ReliefPolicy())
+    first, second = make(policy=policy), make(policy=policy)
+    for number in range(3):
+        step(first, number)
+    step(first, 3, FaultKind.NAN_BATCH)
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert second.limits == first.limits
+    assert second.relief.factor == first.relief.factor == 0.5
+    outcome = second.step(lambda: batch_loss(second.model, 4)() + 1e4)
+    assert outcome.refusal is Refusal.LOSS_SPIKE
+    assert "20 deviations over the median of the last 3 applied steps" in outcome.why
 
 
 def test_the_dead_letter_hook_hears_of_refused_steps_only() -> None:
