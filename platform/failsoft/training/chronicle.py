@@ -174,9 +174,9 @@ class Chronicle:
     @contextmanager
     def handing_over(self) -> Iterator[None]:
         """Within the block the training thread waits until a checkpoint of this moment is taken over."""
+        began_s = self._desk.clock.monotonic_s()
         if self._consumed is not None:
             self._consumed.saved(self._state.position)
-        began_s = self._desk.clock.monotonic_s()
         yield
         stall_s = round(self._desk.clock.monotonic_s() - began_s, 6)
         self._tell("checkpoint_handed_over", "the training goes on", stall_s=stall_s)
