@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import random
+
+import numpy as np
 import pytest
 import torch
 
@@ -82,3 +85,19 @@ def test_two_buffers_are_reused_and_no_more_memory_is_taken() -> None:
         train(state, guard, 1)
     one = sum(tensor.nbytes for tensor in flatten(state).tensors.values())
     assert held == [one, 2 * one, 2 * one, 2 * one]
+
+
+def drawn() -> tuple[list[float], list[float], int]:
+    numpy_says = np.random.rand(3).tolist()  # noqa: NPY002 -- the generator that foreign code draws from
+    return torch.rand(3).tolist(), numpy_says, random.getrandbits(64)
+
+
+def test_all_generators_of_the_process_come_back_again_and_again() -> None:
+    state, _ = trainee()
+    snapshots = RamSnapshots(state)
+    snapshots.take()
+    first = drawn()
+    assert drawn() != first
+    for _ in range(2):
+        snapshots.restore()
+        assert drawn() == first
