@@ -10,8 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn.utils import parametrizations
 from torch.optim import Optimizer
 from torch.optim import lr_scheduler as schedule
+from torch.utils.checkpoint import checkpoint
 
 from tests.training.twins import OPTIMIZERS, WARM_UP, Bad, Recipe, network, told_apart
 
@@ -110,11 +112,31 @@ def without_buffers() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Dropout(0.3), nn.Linear(6, 1))
 
 
+def spectral() -> nn.Module:
+    """Its forward pass moves the buffers of a power iteration."""
+    torch.manual_seed(0)
+    return nn.Sequential(parametrizations.spectral_norm(nn.Linear(4, 6)), nn.Tanh(), nn.Linear(6, 1))
+
+
+class Recomputed(nn.Module):
+    """Runs its forward pass a second time within the backward pass, with the same dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = network()
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return torch.as_tensor(checkpoint(self.inner, inputs, use_reentrant=False))
+
+
 RECIPES = {
     "several groups": Recipe(optimizer=two_groups, scheduler=SCHEDULERS["exponential"]),
     "parameters that the optimizer does not own": Recipe(optimizer=half_of_them),
     "frozen parameters": Recipe(model=partly_frozen),
     "no buffers": Recipe(model=without_buffers),
+    "spectral norm": Recipe(model=spectral),
+    "recomputed activations": Recipe(model=Recomputed),
+    "compiled": Recipe(wrap=lambda model: torch.compile(model, backend="eager")),  # type: ignore[arg-type, return-value]
 }
 
 

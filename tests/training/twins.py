@@ -10,7 +10,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
-from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
+from torch.optim import (
+    ASGD,
+    SGD,
+    Adadelta,
+    Adafactor,
+    Adagrad,
+    Adam,
+    Adamax,
+    AdamW,
+    NAdam,
+    Optimizer,
+    RAdam,
+    RMSprop,
+    Rprop,
+)
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
@@ -45,6 +59,13 @@ OPTIMIZERS: dict[str, MakeOptimizer] = {
     "adagrad": lambda p: Adagrad(p, lr=0.1),
     "adagrad fused": lambda p: Adagrad(p, lr=0.1, fused=True),
     "rmsprop": lambda p: RMSprop(p, lr=0.01, momentum=0.5, centered=True),
+    "adadelta": Adadelta,
+    "adafactor": Adafactor,
+    "adamax": Adamax,
+    "asgd": ASGD,
+    "nadam": NAdam,
+    "radam": RAdam,
+    "rprop": Rprop,
 }
 
 
