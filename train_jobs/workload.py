@@ -70,6 +70,19 @@ class IntentNerTask:
         batch = to_tensors(self._workload.train.take(indices), self._device)
         return loss_of(self._model, batch, self._workload.recipe)
 
+    def sources(self, indices: NDArray[np.int64]) -> list[str]:
+        """The file that each sample came from."""
+        return [source_of(self._workload.train.ids[index]) for index in indices.tolist()]
+
+    def payload(self, indices: NDArray[np.int64]) -> dict[str, Tensor]:
+        """The batch as the model gets it."""
+        return to_tensors(self._workload.train.take(indices))
+
+
+def source_of(sample_name: str) -> str:
+    """The file in a sample's name: ``snips/train_PlayMusic_full.json`` of ``snips/train_PlayMusic_full.json#17``."""
+    return sample_name.partition("#")[0]
+
 
 def recipe_of(config: JobConfig, corpus: Corpus) -> Recipe:
     """The preset's recipe, else the one that fits the corpus."""
@@ -129,8 +142,8 @@ def read_workload(config: JobConfig) -> Workload:
     """
     prepared = _prepared(config).open(_NAME)
     folder, identity = prepared.path, dict(prepared.manifest.meta)
+    utterances = _utterances(folder)
     codec, labels = TextCodec.load(folder / "codec.json"), LabelSet.load(folder / "labels.json")
-    utterances = [_utterance(record) for record in json.loads((folder / _TRAIN).read_text("utf-8"))]
     recipe = recipe_named(identity["recipe"]["name"])
     return Workload(
         recipe=recipe,
@@ -139,6 +152,19 @@ def read_workload(config: JobConfig) -> Workload:
         train=encode_corpus(utterances, codec, labels).for_training(recipe.distortion),
         identity=identity,
     )
+
+
+def read_utterances(config: JobConfig) -> list[Utterance]:
+    """The training samples themselves, by their index.
+
+    Raises:
+        ArtifactError: they are not there, or torn since.
+    """
+    return _utterances(_prepared(config).open(_NAME).path)
+
+
+def _utterances(folder: Path) -> list[Utterance]:
+    return [_utterance(record) for record in json.loads((folder / _TRAIN).read_text("utf-8"))]
 
 
 def _utterance(record: dict[str, Any]) -> Utterance:

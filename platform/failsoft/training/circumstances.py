@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -75,6 +76,7 @@ class Witness:
             generators=generators,
             generators_digest=None if generators is None else generators_digest(generators),
             payload=self._payload(outcome),
+            threads=torch.get_num_threads(),
         )
 
     def of_undone(self, sample_ids: Sequence[int]) -> Circumstances:

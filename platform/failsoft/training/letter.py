@@ -35,6 +35,7 @@ class Circumstances:
     generators: Mapping[str, str] | None = None
     generators_digest: str | None = None
     payload: str | None = None
+    threads: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +74,8 @@ class DeadLetter:
     generators_digest: str | None = None
     payload: str | None = None
     """Name of a file with the raw input tensors, beside the letters."""
+    threads: int | None = None
+    """Threads of torch in that process: sums are made in another order, and end in other bits, with more or fewer."""
     undone_at: int | None = None
     """The position at which a rollback took the batch's update back; None for refused batches."""
 
@@ -83,7 +86,7 @@ class DeadLetter:
 
     def in_brief(self) -> dict[str, Any]:
         """The letter as small data of a ledger event: no generators, 16 sample ids, the largest 8 sources."""
-        left_out = {"at_s", "generators", "generators_digest", "model_digest", "payload", "why", "undone_at"}
+        left_out = {"at_s", "generators", "generators_digest", "model_digest", "payload", "threads", "why", "undone_at"}
         said = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in left_out}
         said |= {"sample_ids": list(self.sample_ids[:16]), "sources": dict(list(self.sources.items())[:8])}
         return said | ({"limit": self.why} if self.why else {})

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import nn
 
 from failsoft.errors import ArtifactError
@@ -78,16 +79,18 @@ class Replayer:
     """Told what is done next."""
 
     def replay(self, position: int) -> Replay:
-        """Meet the batch at ``position`` again.
+        """Meet the batch at ``position`` again, with as many threads as its process had.
 
         Raises:
             ConfigError: no letter is of this position.
         """
         case = Case(rebuild=self.rebuild, book=self.book, letters=self.book.of_batch(position))
-        before = capture_rng()
+        before, threads = capture_rng(), torch.get_num_threads()
+        torch.set_num_threads(case.first.threads or threads)
         try:
             return self._judge(case)
         finally:
+            torch.set_num_threads(threads)
             restore_rng(before)
 
     def _judge(self, case: Case) -> Replay:

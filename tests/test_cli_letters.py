@@ -1,0 +1,148 @@
+"""What ``failsoft dlq`` prints and refuses, on folders as runs leave them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from failsoft.cli import letters as _letters  # noqa: F401 -- hangs its commands on the app
+from failsoft.cli.app import app
+from failsoft.errors import FailsoftError
+from failsoft.health.clock import ManualClock
+from failsoft.training.deadletters import DeadLetters
+from failsoft.training.letter import DeadLetter, undone_letter
+from failsoft.training.progress import Progress, ProgressFile
+from failsoft.training.requeue import read_requeue
+
+
+def bury(home: Path, run: str, *positions: int, at_s: float = 0.0) -> None:
+    folder = home / "runs" / run
+    letters = DeadLetters(folder / "dead_letters", rank=0)
+    for position in positions:
+        letters.write(
+            DeadLetter(
+                position=position,
+                step=position,
+                rank=0,
+                reason="loss is not finite",
+                sample_ids=(position, position + 100),
+                sample_count=2,
+                bad_tensor="head.weight",
+                sources={"shard-7": 2},
+            )
+        )
+    ProgressFile(folder, ManualClock(wall_s=at_s)).write(Progress())
+
+
+def dlq(home: Path, *arguments: str) -> str:
+    done = CliRunner().invoke(app, ["dlq", *arguments, "--home", str(home)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def refusal(home: Path, *arguments: str) -> str:
+    with pytest.raises(FailsoftError) as caught:
+        CliRunner().invoke(app, ["dlq", *arguments, "--home", str(home)], catch_exceptions=False)
+    return str(caught.value)
+
+
+def test_letters_are_listed_by_position_and_a_long_burst_is_one_line(tmp_path: Path) -> None:
+    bury(tmp_path, "first", 3, 20, 21, 22, 23, 24)
+    shown = dlq(tmp_path, "ls", "first")
+    assert "20–24 (5" in shown
+    assert "shard-7" in shown
+    assert "next: failsoft dlq show first 3" in shown
+    unfolded = dlq(tmp_path, "ls", "first", "--all")
+    assert "20–24" not in unfolded
+    assert "│ 22 " in unfolded
+
+
+def test_without_a_run_the_newest_one_is_taken(tmp_path: Path) -> None:
+    bury(tmp_path, "older", 3, at_s=10.0)
+    bury(tmp_path, "newer", 4, at_s=20.0)
+    bury(tmp_path, "a-older", 5, at_s=5.0)
+    assert "dead letters of run newer" in dlq(tmp_path, "ls")
+    assert "batch at position 4" in dlq(tmp_path, "show", "4")
+
+
+def test_a_run_without_letters_is_good_news(tmp_path: Path) -> None:
+    bury(tmp_path, "first")
+    assert "every batch so far was trained on" in dlq(tmp_path, "ls")
+
+
+def test_the_list_is_json_when_asked_for(tmp_path: Path) -> None:
+    bury(tmp_path, "first", 3)
+    (told,) = json.loads(dlq(tmp_path, "ls", "--json"))
+    assert (told["position"], told["sample_ids"], told["sources"]) == (3, [3, 103], {"shard-7": 2})
+    assert "generators" not in told
+
+
+def test_torn_lines_are_said(tmp_path: Path) -> None:
+    bury(tmp_path, "first", 3)
+    with (tmp_path / "runs/first/dead_letters/rank-0000.jsonl").open("ab") as out:
+        out.write(b'{"posi\n')
+    assert "1 torn lines were passed over" in dlq(tmp_path, "ls")
+
+
+def test_all_that_is_known_of_a_batch_is_shown(tmp_path: Path) -> None:
+    bury(tmp_path, "first", 3)
+    undone = undone_letter(9, [1, 2], step=4, at_s=0.0, undone_at=12)
+    DeadLetters(tmp_path / "runs/first/dead_letters", rank=0).write(undone)
+    shown = dlq(tmp_path, "show", "first", "3")
+    assert all(
+        text in shown for text in ("head.weight", "loss is not finite", "103", "next: failsoft dlq replay first 3")
+    )
+    assert "undone at position" in dlq(tmp_path, "show", "9")
+
+
+def test_an_export_is_whole_and_replaces_no_file_unasked(tmp_path: Path) -> None:
+    bury(tmp_path, "first", 3, 5)
+    out = tmp_path / "letters.jsonl"
+    dlq(tmp_path, "export", "first", "--out", str(out))
+    assert [json.loads(line)["position"] for line in out.read_text("utf-8").splitlines()] == [3, 5]
+    out.write_text("mine", "utf-8")
+    assert "--force" in refusal(tmp_path, "export", "first", "--out", str(out))
+    assert out.read_text("utf-8") == "mine"
+    dlq(tmp_path, "export", "first", "--out", str(out), "--force")
+    assert len(out.read_text("utf-8").splitlines()) == 2
+
+
+def test_batches_are_requeued_once_with_the_next_command_named(tmp_path: Path) -> None:
+    bury(tmp_path, "first", 3, 5, 7)
+    shown = dlq(tmp_path, "requeue", "first", "3", "5", "--why", "labels mended")
+    assert "next: failsoft train --run first" in shown
+    dlq(tmp_path, "requeue", "7", "--without", "107")
+    entries = read_requeue(tmp_path / "runs/first")
+    assert [(entry.position_of_letter, entry.sample_indices, entry.why) for entry in entries] == [
+        (3, (3, 103), "labels mended"),
+        (5, (5, 105), "labels mended"),
+        (7, (7,), ""),
+    ]
+    assert "requeued as entry 0" in json.loads(dlq(tmp_path, "ls", "--json"))[0]["since_then"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("ls", "nope"), "there: first. See: failsoft runs"),
+        (("show", "4"), "no dead letter is of position 4; there are: 3, 5"),
+        (("show", "first"), "give one position of run first"),
+        (("show", "first", "3", "5"), "see: failsoft dlq ls first"),
+        (("replay", "4"), "no dead letter is of position 4"),
+        (("replay", "3"), "is no run of failsoft train"),
+        (("requeue", "first", "4"), "there are: 3, 5"),
+        (("requeue", "3", "5", "--without", "3"), "one by one"),
+        (("requeue", "3", "--without", "some-name"), "failsoft dlq show first"),
+        (("requeue", "3", "--without", "9"), "failsoft dlq show 3"),
+    ],
+)
+def test_an_error_names_the_thing_and_the_next_command(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    bury(tmp_path, "first", 3, 5)
+    assert said in refusal(tmp_path, *arguments)
+
+
+def test_a_home_without_runs_says_how_to_begin(tmp_path: Path) -> None:
+    assert "failsoft train" in refusal(tmp_path, "ls")
