@@ -11,7 +11,7 @@ from failsoft.health.faults import Fault, FaultKind, FaultPlan
 from failsoft.health.ledger import read_ledger
 from failsoft.training.exactness import Fate, verify
 from failsoft.training.ray_train import RaySettings, run_attempt
-from failsoft.training.timeline import Part
+from failsoft.training.stretches import Part
 from failsoft.training.whereabouts import whereabouts
 from tests.drills.accounted_job import build_accounted
 from tests.drills.toy_job import ToyJob

@@ -16,7 +16,7 @@ from failsoft.training.batches import GlobalBatches
 from failsoft.training.exactness import Fate, verify
 from failsoft.training.goodput import Account, account
 from failsoft.training.progress import PositionMark
-from failsoft.training.timeline import Part
+from failsoft.training.stretches import Part
 from tests.training.diary_loop import Death, DiaryTask, Setting, diary_loop, group_life
 
 ALL = Setting(batches=GlobalBatches(num_samples=50, global_batch=4, seed=2), total=39, every=5, record=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from failsoft.health.ledger import Event, Side
 from failsoft.training.goodput import Account, account
-from failsoft.training.timeline import NEXT, SUPERVISOR, Part
+from failsoft.training.stretches import NEXT, SUPERVISOR, Part
 
 Story = tuple[float, str, dict[str, Any]]
 

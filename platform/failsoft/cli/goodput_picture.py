@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from failsoft.cli.run_tables import seconds
 from failsoft.errors import ConfigError
 from failsoft.training.goodput import Account
-from failsoft.training.timeline import Part
+from failsoft.training.stretches import Part
 
 _COLOURS = {
     Part.PRODUCTIVE: "#2f7d4f",

@@ -30,7 +30,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from failsoft.health.ledger import Event, Side
-from failsoft.training.timeline import Mishap, Part, Stage, Stretch, Timeline
+from failsoft.training.stretches import Mishap, Part, Stage, Stretch
+from failsoft.training.timeline import Timeline
 
 _RESTART = (Part.DETECT, Part.START, Part.LOAD)
 _DOWN = frozenset({*_RESTART, Part.BACKOFF, Part.UNSPLIT, Part.UNKNOWN})

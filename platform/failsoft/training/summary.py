@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from failsoft.health.ledger import Event, Side
 from failsoft.training.goodput import account
-from failsoft.training.timeline import SUPERVISOR
+from failsoft.training.stretches import SUPERVISOR
 
 __all__ = ["SUPERVISOR", "RunSummary", "summarise"]
 

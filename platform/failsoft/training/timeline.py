@@ -7,102 +7,23 @@ died, nobody was there to say so: the stretch around its death is cut later, at 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 
 from failsoft.health.ledger import Event
+from failsoft.training.stretches import (
+    AFTER_A_DEATH,
+    ALIVE,
+    BLIND,
+    NEXT,
+    PLAIN,
+    SUPERVISOR,
+    Mishap,
+    Part,
+    Stage,
+    Stretch,
+)
 
-SUPERVISOR = "supervisor"
-"""Who says an event ``by`` this of a run's end, since no worker lived to do so."""
-
-
-class Part(StrEnum):
-    """What a stretch of time went to; defined in :mod:`failsoft.training.goodput`."""
-
-    PRODUCTIVE = "productive"
-    LOST = "lost to restarts"
-    UNDONE = "undone by rollbacks"
-    REFUSED = "refused batches"
-    STALL = "checkpoint stall"
-    DETECT = "detect a death"
-    BACKOFF = "back-off"
-    START = "start workers"
-    LOAD = "load state"
-    UNSPLIT = "restart, not told apart"
-    UNKNOWN = "unknown"
-
-
-class Stage(StrEnum):
-    """Where a run stands while its events are read."""
-
-    WORKING = "working"
-    DETECTING = "detecting"
-    WAITING = "waiting"
-    STARTING = "starting"
-    LOADING = "loading"
-    OVER = "over"
-
-
-NEXT = {
-    "attempt_began": Stage.STARTING,
-    "workers_up": Stage.LOADING,
-    "run_started": Stage.WORKING,
-    "planned_kill": Stage.DETECTING,
-    "worker_failed": Stage.DETECTING,
-    "hang": Stage.DETECTING,
-    "peer_lost": Stage.DETECTING,
-    "surroundings_failed": Stage.DETECTING,
-    "workers_lost": Stage.STARTING,
-    "attempt_failed": Stage.WAITING,
-    "run_finished": Stage.OVER,
-    "run_stopped": Stage.OVER,
-}
-"""The stage after an event; other events change none."""
-_AFTER_A_DEATH = frozenset({"attempt_began", "workers_up", "run_started", "workers_lost", "attempt_failed"})
 _LONGEST_S = 1e9  # thirty years: more is no measurement
-_BLIND = frozenset({"workers_up", "run_started"})
-_ALIVE = frozenset({"batch_refused", "rolled_back", "resumed", "checkpoint_handed_over"})
-_PLAIN = {
-    Stage.WORKING: Part.PRODUCTIVE,
-    Stage.DETECTING: Part.DETECT,
-    Stage.WAITING: Part.START,
-    Stage.STARTING: Part.START,
-    Stage.LOADING: Part.LOAD,
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stretch:
-    """Some time of a run. Microseconds count from the run's first event, without what lies outside the wall time."""
-
-    begin_us: int
-    end_us: int
-    part: Part
-    first: int = 0
-    """Position at its beginning; global batches."""
-    last: int = 0
-    """Position at its end."""
-    incident: int | None = None
-
-    @property
-    def length_us(self) -> int:
-        """How long it took."""
-        return self.end_us - self.begin_us
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mishap:
-    """Something that cost time: a restart, or a rollback."""
-
-    kind: str
-    """``restart`` or ``rollback``."""
-    at_us: int
-    at_s: float
-    """Wall time of the event that told it."""
-    position: int
-    why: str
-    batches: int | None = None
-    """Batches worked on again after a restart, or updates undone by a rollback."""
 
 
 class Timeline:
@@ -149,7 +70,7 @@ class Timeline:
             return
         if self._stage is Stage.OVER:
             self.stood_us += length_us
-            if kind not in _AFTER_A_DEATH:
+            if kind not in AFTER_A_DEATH:
                 return
         else:
             self._now_us += length_us
@@ -172,9 +93,9 @@ class Timeline:
 
     def _cut(self, kind: str, event: Event, begin_us: int) -> None:
         """Say what the time since the event before went to."""
-        if self._stage is Stage.WORKING and (kind in _AFTER_A_DEATH or event.data.get("by") == SUPERVISOR):
+        if self._stage is Stage.WORKING and (kind in AFTER_A_DEATH or event.data.get("by") == SUPERVISOR):
             self._died(kind, event, begin_us)
-        elif self._stage is Stage.WORKING or (self._stage is Stage.DETECTING and kind in _ALIVE):
+        elif self._stage is Stage.WORKING or (self._stage is Stage.DETECTING and kind in ALIVE):
             self._worked(kind, event, begin_us)
         else:
             self._was_down(kind, begin_us)
@@ -196,11 +117,11 @@ class Timeline:
         self._open = self._mishap("restart", event)
         self._add(begin_us, self._now_us, Part.UNKNOWN, last=self._position, incident=self._open)
         self._limbo = len(self.stretches) - 1 if begin_us < self._now_us else None
-        self._down = Part.UNSPLIT if kind in _BLIND else Part.DETECT
+        self._down = Part.UNSPLIT if kind in BLIND else Part.DETECT
 
     def _was_down(self, kind: str, begin_us: int) -> None:
-        part = _PLAIN[self._stage or Stage.STARTING]
-        blind = _BLIND if self._stage is Stage.DETECTING else {"run_started"}
+        part = PLAIN[self._stage or Stage.STARTING]
+        blind = BLIND if self._stage is Stage.DETECTING else {"run_started"}
         if self._stage is not Stage.LOADING and kind in blind:
             part = Part.UNSPLIT  # nobody told where the one ended and the next began
         waited_us = min(self._wait_us, self._now_us - begin_us) if self._stage is Stage.WAITING else 0
@@ -217,7 +138,7 @@ class Timeline:
         elif kind == "attempt_failed":
             self._wait_us = _micros(event.data.get("wait_s"))
         stage = NEXT.get(kind)
-        if stage is None and self._stage is Stage.DETECTING and kind in _ALIVE:
+        if stage is None and self._stage is Stage.DETECTING and kind in ALIVE:
             stage = Stage.WORKING  # whoever was missed works on
         if stage is Stage.DETECTING and self._stage is Stage.WORKING:
             self._open = self._mishap("restart", event)
