@@ -228,7 +228,9 @@ def _failures_in_a_row(history: Sequence[Attempt]) -> int:
 
 
 def _deterministic_bug(history: Sequence[Attempt]) -> Failure | None:
-    counts = Counter(failure for attempt in history for failure in attempt.failures)
+    """Told to leave, a worker may fail of whatever went before it: its loader, a peer. That is no bug, at any batch."""
+    stayed = (attempt for attempt in history if not attempt.preempted)
+    counts = Counter(failure for attempt in stayed for failure in attempt.failures)
     return next((failure for failure, count in counts.items() if count >= 2), None)
 
 

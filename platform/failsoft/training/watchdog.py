@@ -14,7 +14,7 @@ import faulthandler
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -145,7 +145,7 @@ class Watchdog:
             faulthandler.dump_traceback_later(after_s, exit=True, file=self._file)
 
     def _give_up(self, mark: Mark) -> None:
-        """The file first: it needs least of what may be broken. A disk that hangs or refuses: then the timer ends us."""
+        """The file first: it needs least of what may be broken. When the disk hangs or refuses, the timer ends us."""
         self._arm(_LAST_WORDS_S)
         where, stacks = innermost(self._watched), stacks_of_all_threads(first=self._watched)
         limit_s = self._policy.limit_s(mark.phase)
@@ -191,7 +191,6 @@ class NoWatch:
     def begins(self, position: int) -> None:
         """Nothing to tell."""
 
-    @contextmanager
-    def during(self, phase: WatchPhase) -> Iterator[None]:
+    def during(self, phase: WatchPhase) -> AbstractContextManager[None]:
         """Nothing to tell."""
-        yield
+        return nullcontext()
