@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -216,6 +218,27 @@ def test_a_disk_that_refuses_is_told_once_and_nothing_is_raised(tmp_path: Path) 
     group.end()
     assert len(group.lost) == 1
     assert "training goes on" in group.lost[0]
+
+
+def test_epochs_whose_record_the_disk_refused_are_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Group(tmp_path, 0).work(8)
+    real, calls = os.write, list[int]()
+
+    def full(handle: int, record: bytes) -> int:
+        calls.append(len(record))
+        if len(calls) == 1:
+            raise OSError(errno.ENOSPC, "no space left")
+        return real(handle, record)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        group.work(9)
+    group.work(10).save().work(13).end()
+    Group(tmp_path, 10).work(18).end()
+    found = verify(tmp_path)
+    assert [epoch.judged for epoch in found.epochs] == [True, False, True]
+    assert found.sound
+    assert len(group.lost) == 1
 
 
 def test_a_run_without_a_record_says_how_to_get_one(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def exactness(found: Verification) -> Table:
         counts = {str(fate): f"{count}" for fate, count in epoch.counts.items()}
         verdict = "[green]exact[/green]" if epoch.sound else "[red]not exact[/red]"
         if not epoch.judged:
-            verdict = "not judged: the record was cut"
+            verdict = "not judged: its record is incomplete"
         shown = [counts[fate] for fate in ("once", "twice", "never", "dead", "undone", "not yet")]
         table.add_row(str(epoch.epoch), *shown, verdict)
     return table

@@ -4,8 +4,8 @@ Written beside the training, behind a flag, in ``<run>/consumed/generation-00000
 of workers that began. In it, ``marks.jsonl`` is rank 0's: where the generation began and how the data is cut, each
 checkpoint before it is written, each rollback. ``rank-0000-000000000000-10000.bin`` is a rank's own: the ids of each
 batch it worked on and whether they were applied, in files of ``block_positions`` positions. The oldest go when a
-rank's files are larger than ``max_bytes``; ``forgotten.jsonl`` names them. Each record is one write; a torn one at the
-end of a file is passed over.
+rank's files are larger than ``max_bytes``; ``forgotten.jsonl`` names them, and what the disk refused. Each record is
+one write; a torn one at the end of a file is passed over.
 
 A record: a header (little endian: magic, flags, bytes of an id, number of ids, place in the generation's order,
 position), the ids, a CRC-32 of both. The place (``order``) puts records and marks of a generation into one order, the
@@ -19,6 +19,7 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,17 +92,17 @@ class ConsumedRecord:
         """This rank's share of a batch was worked on; called before anything else follows from it."""
         self._order += 1
         if self._folder is not None:
-            self._guarded(lambda: self._write(position, sample_ids, applied=applied))
+            self._guarded(position, lambda: self._write(position, sample_ids, applied=applied))
 
     def saved(self, position: int) -> None:
         """The state at ``position`` is about to be written as a checkpoint; the record before it is made durable."""
         if self._handle >= 0:
-            self._guarded(lambda: os.fsync(self._handle))
-        self._mark({"saved": position})
+            self._guarded(position, lambda: os.fsync(self._handle))
+        self._mark(position, {"saved": position})
 
     def rolled_back(self, *, at: int, to: int) -> None:
         """Updates of batches from position ``to`` on are undone; the run stood at ``at``."""
-        self._mark({"rolled_back_to": to, "at": at})
+        self._mark(to, {"rolled_back_to": to, "at": at})
 
     def close(self) -> None:
         """Nothing more comes."""
@@ -122,11 +123,11 @@ class ConsumedRecord:
             return ""
         return folder.name
 
-    def _mark(self, mark: dict[str, Any]) -> None:
+    def _mark(self, position: int, mark: dict[str, Any]) -> None:
         self._order += 1
         folder, order = self._folder, self._order
         if folder is not None and self._ranks.rank == 0:
-            self._guarded(lambda: append_line(folder / MARKS_NAME, _line(mark | {"order": order})))
+            self._guarded(position, lambda: append_line(folder / MARKS_NAME, _line(mark | {"order": order})))
 
     def _write(self, position: int, sample_ids: Sequence[int], *, applied: bool) -> None:
         record = encoded(position, sample_ids, order=self._order, applied=applied)
@@ -139,7 +140,7 @@ class ConsumedRecord:
     def _turn_over(self, block: int) -> None:
         self.close()
         first = block * self._policy.block_positions
-        name = f"rank-{self._ranks.rank:04d}-{first:012d}-{self._policy.block_positions}.bin"
+        name = self._name(first, self._policy.block_positions)
         path = (self._folder or self._root) / name
         self._handle = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
         self._block = block
@@ -147,15 +148,23 @@ class ConsumedRecord:
         sizes = [file.stat().st_size for file in files]
         while files and sum(sizes) > self._policy.max_bytes and files[0] != path:
             oldest = files.pop(0)
-            append_line(self._root / FORGOTTEN_NAME, _line({"file": f"{oldest.parent.name}/{oldest.name}"}))
+            self._forget(oldest)
             oldest.unlink()
             sizes.pop(0)
 
-    def _guarded(self, write: Callable[[], object]) -> None:
+    def _name(self, first: int, count: int) -> str:
+        return f"rank-{self._ranks.rank:04d}-{first:012d}-{count}.bin"
+
+    def _forget(self, file: Path) -> None:
+        append_line(self._root / FORGOTTEN_NAME, _line({"file": f"{file.parent.name}/{file.name}"}))
+
+    def _guarded(self, position: int, write: Callable[[], object]) -> None:
         try:
             write()
         except OSError as error:
             self.close()
+            with suppress(OSError):  # there may be room for one more line; else the ledger alone tells
+                self._forget((self._folder or self._root) / self._name(position, 2**62))
             self._folder = None
             self._on_lost(f"{error}; what is consumed from here on is not recorded, training goes on")
 

@@ -111,7 +111,7 @@ def standing(generations: Sequence[Generation]) -> list[Reach]:
 
 
 def forgotten(run_folder: Path, reach: Reach, span: range) -> bool:
-    """Whether records of these positions were dropped because the record grew too large."""
+    """Whether records of these positions were dropped: the record grew too large, or the disk refused."""
     lines = _json_lines(run_folder / CONSUMED_FOLDER / FORGOTTEN_NAME)
     names = [str(line.get("file", "")).rpartition("/") for line in lines]
     of_it = [name for folder, _, name in names if folder == reach.generation.folder.name]
@@ -195,4 +195,4 @@ def _overlaps(name: str, span: range) -> bool:
     if len(words) != 4 or not (words[2].isdigit() and words[3].isdigit()):
         return False
     first, count = int(words[2]), int(words[3])
-    return first < span.stop and span.start < first + count
+    return max(first, span.start) < min(first + count, span.stop)

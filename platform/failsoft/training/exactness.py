@@ -55,7 +55,7 @@ class EpochReport:
     odd_ids: Mapping[Fate, tuple[int, ...]]
     """The first ids of each fate but *once* and *not yet*."""
     judged: bool = True
-    """False when records of it were dropped because the record grew too large; then its counts say nothing."""
+    """False when records of it were dropped (it grew too large, or the disk refused); its counts say nothing then."""
 
     @property
     def sound(self) -> bool:
@@ -159,7 +159,15 @@ class _Judge:
             epoch=epoch,
             counts={fate: int(mask.sum()) for fate, mask in fates.items()},
             odd_ids={fate: _first(mask, max_ids) for fate, mask in fates.items() if fate not in _ORDINARY},
-            judged=not any(forgotten(self._folder, reach, span) for reach in self._path),
+            judged=not self._forgot(span),
+        )
+
+    def _forgot(self, span: range) -> bool:
+        """Whether records are missing that would stand: each group's, up to where the next one began."""
+        ends = [reach.generation.position for reach in self._path[1:]] + [_EVERYTHING.stop]
+        return any(
+            forgotten(self._folder, reach, range(max(span.start, reach.generation.position), min(span.stop, end)))
+            for reach, end in zip(self._path, ends, strict=True)
         )
 
     def _due(self, span: range) -> NDArray[np.bool_]:
