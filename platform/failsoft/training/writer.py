@@ -162,7 +162,7 @@ class CheckpointWriter:
         self._life.move(Stage.WRITING, why=task.ticket.name)
         self._heard_at_s = self.clock.monotonic_s()
         try:
-            link.send(self._order(task).to_json(), task.slot.handle)
+            link.send(self._order(task).to_plain(), task.slot.handle)
         except ConnectionError as error:
             self._lost(str(error))
 
@@ -217,7 +217,9 @@ class CheckpointWriter:
         self._settled(task)
 
     def _lost(self, why: str) -> None:
-        self._link = None
+        if self._link is not None:
+            self._link.stop()
+            self._link = None
         self._life.move(Stage.ABSENT, why=why)
         self.record = replace(self.record, lost_writers=self.record.lost_writers + 1)
         task = self._writing

@@ -28,7 +28,7 @@ Message = Mapping[str, Any]
 class Link(Protocol):
     """A writer at the other end."""
 
-    def send(self, order: str, memory: int) -> None:
+    def send(self, order: Message, memory: int) -> None:
         """Hand over an order and the file handle of its memory.
 
         Raises:
@@ -75,10 +75,10 @@ class ProcessLink:
         self._socket = ours
         self._heard = bytearray()
 
-    def send(self, order: str, memory: int) -> None:
+    def send(self, order: Message, memory: int) -> None:
         """See :class:`Link`."""
         try:
-            send(self._socket, json.loads(order), memory)
+            send(self._socket, order, memory)
         except OSError as error:
             raise ConnectionError(f"the writer took no order: {error}") from error
 

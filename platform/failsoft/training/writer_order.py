@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -31,15 +30,14 @@ class Order:
     rules: tuple[Mapping[str, Any], ...] = ()
     """Rules of keeping, as JSON."""
 
-    def to_json(self) -> str:
-        """JSON that :meth:`from_json` reads back."""
-        return json.dumps(asdict(self))
+    def to_plain(self) -> dict[str, Any]:
+        """Plain data that :meth:`from_plain` reads back, also after a way through JSON."""
+        return asdict(self)
 
     @classmethod
-    def from_json(cls, text: str) -> Order:
-        """An order from its JSON."""
-        body = json.loads(text)
-        return cls(**(body | {"rules": tuple(body["rules"])}))
+    def from_plain(cls, plain: Mapping[str, Any]) -> Order:
+        """An order from plain data."""
+        return cls(**(dict(plain) | {"rules": tuple(plain["rules"])}))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,7 @@ class Writer:
         """Until the training closes its end, or is gone."""
         while (order := self._next()) is not None:
             message, memory = order
-            self._tell(self._answer(Order.from_json(str(message["order"])), memory))
+            self._tell(self._answer(Order.from_plain(message), memory))
 
     def _next(self) -> tuple[Message, int] | None:
         memory = -1
@@ -55,21 +55,28 @@ class Writer:
                 return message, memory
 
     def _answer(self, order: Order, memory: int) -> dict[str, Any]:
+        try:
+            with mmap.mmap(memory, 0, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as view:
+                return self._carried_out(order, view)
+        finally:
+            os.close(memory)
+
+    def _carried_out(self, order: Order, view: memoryview) -> dict[str, Any]:
+        """Every error ends here: one on its way up would hold pieces of the memory, which then can't be closed."""
         store = ArtifactStore(Path(order.root), self._clock, kind=order.kind)
         started_s = self._clock.monotonic_s()
         try:
-            with mmap.mmap(memory, 0, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as view, at_work(store.root):
+            with at_work(store.root):
                 written = carry_out(order, view, store, beat=self._beat)
         except (OSError, FailsoftError) as error:
             return {"say": "refused", "why": str(error)}
-        finally:
-            os.close(memory)
+        took_s = self._clock.monotonic_s() - started_s
         return {
             "say": "written",
             "bytes": written.size_bytes,
             "removed": list(written.removed),
             "unpruned": written.unpruned,
-            "took_s": self._clock.monotonic_s() - started_s,
+            "took_s": took_s,
         }
 
     def _beat(self) -> None:
