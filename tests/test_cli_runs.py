@@ -15,8 +15,10 @@ from failsoft.health.clock import ManualClock, SystemClock
 from failsoft.health.ledger import Ledger, Side, read_ledger
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.consumed import ConsumedRecord
+from failsoft.training.goodput import account, as_metrics
 from failsoft.training.progress import Phase, PositionMark, Progress, ProgressFile
 from failsoft.training.ranks import SoloRank
+from failsoft.training.stretches import Part
 from failsoft.training.whereabouts import all_whereabouts, whereabouts
 from tests.training.test_goodput import BEGIN
 
@@ -104,6 +106,17 @@ def test_goodput_prints_parts_that_add_up_and_draws_them(tmp_path: Path) -> None
     picture = tmp_path / "out" / "time.png"
     assert "ETTR 49.58%" in failsoft(tmp_path, "goodput", "first", "--plot", str(picture))
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_goodput_speaks_prometheus_and_leaves_out_what_is_not_known(tmp_path: Path) -> None:
+    left_by_a_run(tmp_path, ended=True)
+    shown = failsoft(tmp_path, "goodput", "first", "--metrics")
+    assert 'failsoft_run_seconds{run="first",part="back-off"} 10.0\n' in shown
+    assert as_metrics(account((), run='a"b')).count("\n") == 4 + len(Part)
+    (tmp_path / "ledger.jsonl").unlink()
+    old = Ledger(tmp_path / "ledger.jsonl", ManualClock(), side=Side.TRAINING, subject="first")
+    old.record("run_started", "no workers_up before it", total_batches=30, repeated_batches=0)
+    assert 'part="load state"' not in failsoft(tmp_path, "goodput", "first", "--metrics")
 
 
 @pytest.mark.parametrize("command", ["goodput", "verify", "runs"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -51,9 +52,11 @@ def goodput(
     run: RunArgument,
     json_: JsonOption = False,
     plot: Annotated[Path | None, typer.Option(help="Also draw it, as a PNG.")] = None,
+    metrics: Annotated[bool, typer.Option("--metrics", help="Print it in Prometheus' text format.")] = False,
     home: HomeOption = None,
 ) -> None:
     """Say where a run's time went: productive, lost, stalled, and each restart by its parts. They add up."""
+    from failsoft.training.goodput import as_metrics
     from failsoft.training.whereabouts import whereabouts
 
     place = Home.find(home)
@@ -63,8 +66,8 @@ def goodput(
         from failsoft.cli.goodput_picture import draw_goodput
 
         draw_goodput(found, plot)
-    if json_:
-        console.print_json(data=found.to_json())
+    if json_ or metrics:
+        typer.echo(json.dumps(found.to_json(), indent=2) if json_ else as_metrics(found))
         return
     for table in tables.goodput(found):
         console.print(table)

@@ -106,6 +106,19 @@ class Account:
         }
 
 
+def as_metrics(account: Account) -> str:
+    """The account in Prometheus' text format, for a textfile collector; parts that aren't known are left out."""
+    run = account.run.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    lines = ["# HELP failsoft_run_seconds Wall time of a run by what it went to.", "# TYPE failsoft_run_seconds gauge"]
+    for part, micros in account.micros.items():
+        if micros is not None:
+            lines.append(f'failsoft_run_seconds{{run="{run}",part="{part}"}} {micros / 1e6}')
+    lines += ["# HELP failsoft_run_ettr Productive time over wall time.", "# TYPE failsoft_run_ettr gauge"]
+    if account.ettr is not None:
+        lines.append(f'failsoft_run_ettr{{run="{run}"}} {account.ettr}')
+    return "\n".join(lines) + "\n"
+
+
 def account(events: Iterable[Event], *, run: str, seen_at_s: float | None = None) -> Account:
     """Add up the time of one run.
 
