@@ -157,7 +157,7 @@ class LateStepGuard:
         try:
             optimizer.step()
         finally:
-            optimizer.grad_scale = optimizer.found_inf = None  # type: ignore[attr-defined]
+            del optimizer.grad_scale, optimizer.found_inf  # type: ignore[attr-defined]
 
     def _device_decides(self) -> bool:
         """Whether an update that the device skips leaves nothing behind; if not, the host decides about this step.

@@ -48,7 +48,7 @@ class Update:
         try:
             self._optimizer.step()
         finally:
-            self._optimizer.grad_scale = None  # type: ignore[attr-defined]
+            del self._optimizer.grad_scale  # type: ignore[attr-defined]  # a GradScaler can't multiply by a None
 
 
 def decides_on_device(optimizer: Optimizer) -> bool:
