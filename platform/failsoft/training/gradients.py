@@ -42,7 +42,9 @@ class Gradients:
                 raise
             self._sparse = True
             return self.total_norm()
-        return norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # a DTensor, under FSDP2
+        if type(norm) is not Tensor and hasattr(norm, "full_tensor"):  # a DTensor, under FSDP2
+            return torch.as_tensor(norm.full_tensor())
+        return norm
 
     def clip(self, max_norm: float, norm: Tensor) -> None:
         """Scale all gradients down by one factor; ``norm`` is what :meth:`total_norm` gave."""

@@ -39,17 +39,17 @@ class Traces:
         parameter = next(iter(model.parameters()), None)
         self._cuda = parameter.device if parameter is not None and parameter.is_cuda else None
         self._generator = torch.default_generator
-        self._generators: tuple[Tensor, ...] = ()
+        self._host_generator = self._cuda_generator = torch.empty(0)
 
     def remember(self) -> None:
         """Note everything as it is now."""
         if any(self._shelves) or self.rescaling:
             self._note()
-        elif self._noted != []:
+        elif self._noted or self._noted is None:
             self._noted, self._tensors, self._copies = [], [], []
-        self._generators = (self._generator.get_state(),)
+        self._host_generator = self._generator.get_state()
         if self._cuda is not None:
-            self._generators += (torch.cuda.get_rng_state(self._cuda),)
+            self._cuda_generator = torch.cuda.get_rng_state(self._cuda)
 
     @torch.no_grad()
     def undo(self) -> None:
@@ -61,9 +61,9 @@ class Traces:
             if tensor.shape != copy.shape:  # observers of quantisation resize theirs in place
                 tensor.resize_(copy.shape)
             tensor.copy_(copy)
-        self._generator.set_state(self._generators[0])
+        self._generator.set_state(self._host_generator)
         if self._cuda is not None:
-            torch.cuda.set_rng_state(self._generators[1], self._cuda)
+            torch.cuda.set_rng_state(self._cuda_generator, self._cuda)
 
     @torch.no_grad()
     def undo_buffers_where(self, flag: Tensor) -> None:
