@@ -16,7 +16,7 @@ overflows are called not finite (the gradients are gone when somebody asks).
 Where the device can't decide, the step is carried out the other way: the first ones of SGD with momentum (a refused
 *first* fused step leaves ``momentum_buffer`` uninitialised memory, and the next good step writes that into the
 weights), all of them with embeddings that have a ``max_norm``, and those after a checkpoint that switched the fused
-kernels off.
+kernels off. An EMA waits, too: torch's AveragedModel copies its count to the device at each update.
 """
 
 from __future__ import annotations
