@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from failsoft.errors import ConfigError
-from failsoft.training.arena import Arena
+from failsoft.training.arena import Arena, finite_slices
 from failsoft.training.snapshot_layout import LARGE_BYTES, Division, SnapshotPlace, divide, parts_of, placed
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64, torch.uint8]
@@ -99,3 +99,24 @@ def test_ranks_divide_alike_exactly_when_what_they_share_has_the_same_form() -> 
 def test_what_could_not_be_written_back_is_refused_by_name(tensor: Tensor, words: str) -> None:
     with pytest.raises(ConfigError, match=f"model/x .*{words}"):
         parts_of({"model/x": tensor}, own=frozenset())
+
+
+@given(
+    dtype=st.sampled_from([torch.float64, torch.float32, torch.bfloat16]),
+    size=st.integers(1, 400_000),
+    place=st.floats(0.0, 1.0, exclude_max=True),
+    world=st.integers(1, 3),
+)
+def test_a_copy_of_large_numbers_is_healthy_and_one_ill_number_anywhere_is_not(
+    dtype: torch.dtype, size: int, place: float, world: int
+) -> None:
+    tensors = {"a": torch.full((size,), 1e38, dtype=dtype), "b": torch.ones(9)}  # the sum of squares overflows
+    shares = division_of(tensors, SnapshotPlace.SHARDED, world, frozenset()).shares
+    arenas = [Arena(share) for share in shares]
+    assert all(arena.fill(tensors) for arena in arenas)
+    tensors["a"][int(place * size)] = torch.nan
+    verdicts = [arena.fill(tensors) for arena in arenas]
+    assert sorted(verdicts) == [False] + [True] * (world - 1)
+    division = division_of(tensors, SnapshotPlace.SHARDED, world, frozenset())
+    watched = [finite_slices(division.watched_by(rank), tensors) for rank in range(world)]
+    assert watched == [not verdict for verdict in verdicts] if world > 1 else watched == [True]

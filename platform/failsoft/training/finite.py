@@ -57,9 +57,9 @@ _OF_FLOATS: dict[torch.dtype, _Bits] = {
 
 
 _IN_NUMPY: dict[torch.dtype, np.dtype[Any]] = {torch.float64: np.dtype("f8"), torch.float32: np.dtype("f4")}
-_ROW = 8192
+ROW = 8192
 _ROW_SUMS: Callable[..., Any] | None = getattr(np, "vecdot", None)  # numpy 1 has none
-_ONES = {dtype: np.ones(CHUNK_BYTES // dtype.itemsize // _ROW, dtype=dtype) for dtype in _IN_NUMPY.values()}
+_ONES = {dtype: np.ones(CHUNK_BYTES // dtype.itemsize // ROW, dtype=dtype) for dtype in _IN_NUMPY.values()}
 _highest: Callable[..., Any] = np.maximum.reduce
 
 
@@ -80,8 +80,8 @@ def probe_of(dtype: torch.dtype) -> Probe:
     if bits is None:
         return lambda raw: bool(torch.isfinite(torch.from_numpy(raw).view(dtype).float()).all())
     exact = partial(_finite_by_bits, bits)
-    wide = _IN_NUMPY.get(dtype)
-    return exact if wide is None or _ROW_SUMS is None else partial(_finite_by_squares, wide, exact)
+    wide = squared(dtype)
+    return exact if wide is None else partial(_finite_by_squares, wide, exact)
 
 
 def _finite_by_bits(bits: _Bits, raw: Bytes) -> bool:
@@ -93,11 +93,24 @@ def _finite_by_bits(bits: _Bits, raw: Bytes) -> bool:
 
 
 def _finite_by_squares(dtype: np.dtype[Any], exact: Probe, raw: Bytes) -> bool:
-    """Rows that BLAS does not hand to threads of its own: those would fight with the training for the cores."""
-    if raw.size != CHUNK_BYTES or _ROW_SUMS is None:
-        return exact(raw)
-    rows = raw.view(dtype).reshape(-1, _ROW)
-    return math.isfinite(np.dot(_ROW_SUMS(rows, rows), _ONES[dtype])) or exact(raw)  # quicker than any reduction
+    return exact(raw) if raw.size != CHUNK_BYTES else squares_finite(raw.view(dtype).reshape(-1, ROW)) or exact(raw)
+
+
+def squares_finite(rows: NDArray[Any]) -> bool:
+    """Whether the sum of squares of one chunk is finite, and so all of it; when not, that may be an overflow.
+
+    Args:
+        rows: a chunk of :func:`squared` dtype in rows of :data:`ROW`, which BLAS does not hand to threads of its own:
+            those would fight with the training for the cores.
+    """
+    if _ROW_SUMS is None:
+        return False
+    return math.isfinite(np.dot(_ROW_SUMS(rows, rows), _ONES[rows.dtype]))  # this dot is quicker than any reduction
+
+
+def squared(dtype: torch.dtype) -> np.dtype[Any] | None:
+    """Numpy's name of a dtype whose chunks are asked for their sum of squares first; None for others."""
+    return None if _ROW_SUMS is None else _IN_NUMPY.get(dtype)
 
 
 def all_finite(tensor: Tensor) -> bool:
