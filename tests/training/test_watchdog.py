@@ -13,7 +13,7 @@ from failsoft.errors import ConfigError
 from failsoft.health.clock import ManualClock
 from failsoft.health.ledger import Event, Ledger, Side, read_ledger
 from failsoft.training.stacks import MAX_STACKS_CHARS, bounded, stacks_of_all_threads
-from failsoft.training.watch_policy import EXIT_HUNG, Patience, WatchPhase, WatchPolicy, overdue
+from failsoft.training.watch_policy import EXIT_HUNG, Patience, Stillness, WatchPhase, WatchPolicy, overdue
 from failsoft.training.watchdog import HANGS_FOLDER, Watchdog, WatchPost
 
 POLICY = WatchPolicy(tick_s=1.0)
@@ -36,6 +36,7 @@ def test_each_phase_has_a_limit_of_its_own(phase: WatchPhase) -> None:
         ({"tick_s": 0.0}, "tick_s is 0.0"),
         ({"interpreter_s": 1.0}, "interpreter_s is 1.0 with a look each 0.5 s"),
         ({"interpreter_s": math.inf}, "interpreter_s is inf"),
+        ({"silence_s": 3600.0}, "silence_s is 3600.0, and a phase may take 3600.0 s"),
     ],
 )
 def test_limits_that_nothing_could_keep_are_refused(setting: dict[str, float], said: str) -> None:
@@ -56,6 +57,14 @@ def test_a_process_that_was_frozen_for_an_hour_has_not_hung() -> None:
     assert not patience.look(mark, WatchPhase.STEP, 0.0)
     assert not patience.look(mark, WatchPhase.STEP, 3600.0)
     assert patience.since_s == 2.0
+
+
+def test_stillness_counts_from_the_first_change_that_it_sees() -> None:
+    stillness = Stillness(60.0)
+    assert not any(stillness.look(17, float(second)) for second in range(1000))  # of the group before; this one starts
+    assert not any(stillness.look(10, 1000.0 + second) for second in range(61))
+    assert stillness.look(10, 1061.0)
+    assert not stillness.look(11, 1062.0)
 
 
 @pytest.fixture

@@ -40,6 +40,9 @@ class WatchPolicy:
     interpreter_s: float = 300.0
     """Python itself stood still (a call holds its lock, or the watchdog's thread is dead): a timer outside of Python
     ends the worker then, with exit status 1, for that timer knows no other."""
+    silence_s: float = 4500.0
+    """The second line, in Ray's controller: seen from outside, no batch began for so long. For a worker whose watchdog
+    is itself dead, so it is longer than any of the limits (start-up excepted, during which it does not count)."""
 
     def __post_init__(self) -> None:
         """Refuse limits that nothing could keep, and a timer that would end a worker between two looks."""
@@ -52,6 +55,12 @@ class WatchPolicy:
         if not 4.0 * self.tick_s <= self.interpreter_s < math.inf:
             raise ConfigError(
                 f"interpreter_s is {self.interpreter_s} with a look each {self.tick_s} s; use at least four looks"
+            )
+
+        longest_s = max(self.limit_s(phase) for phase in WatchPhase if phase is not WatchPhase.START_UP)
+        if not longest_s < self.silence_s:
+            raise ConfigError(
+                f"silence_s is {self.silence_s}, and a phase may take {longest_s} s; use more, it is the second line"
             )
 
     def limit_s(self, phase: WatchPhase) -> float:
@@ -99,3 +108,23 @@ class Patience:
         self.since_s = 0.0 if mark is not self._mark else self.since_s + gap_s
         self._mark, self._looked_s = mark, now_s
         return overdue(phase, self.since_s, self._policy)
+
+
+class Stillness:
+    """Whether a value that others change has stood for too long. Counts from the first change that it sees.
+
+    So a group of workers that starts up, and shows the position that the group before it reached, is left alone.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._value: object = None
+        self._since_s: float | None = None
+        self._looked = False
+
+    def look(self, value: object, now_s: float) -> bool:
+        """Look once, at monotonic time ``now_s``; returns whether the value has stood for longer than the limit."""
+        if self._looked and value != self._value:
+            self._since_s = now_s
+        self._value, self._looked = value, True
+        return self._since_s is not None and not now_s - self._since_s <= self._limit_s
