@@ -100,6 +100,15 @@ def test_a_restart_in_a_smaller_world_overtakes_the_letters_of_ranks_that_are_go
     assert ([one.position for one in book.letters], [one.position for one in book.overtaken]) == ([2], [9])
 
 
+def test_a_rank_that_left_its_own_mark_is_not_judged_by_the_clock_of_another(tmp_path: Path) -> None:
+    for rank in range(2):
+        DeadLetters(tmp_path, rank=rank).write(letter(3, rank=rank, at_s=1.0))
+    DeadLetters(tmp_path, rank=1).resumed(8, at_s=2.0)
+    DeadLetters(tmp_path, rank=1).write(letter(9, rank=1, at_s=2.5))
+    DeadLetters(tmp_path, rank=0).resumed(8, at_s=4.0)  # its clock is ahead
+    assert [(one.position, one.rank) for one in read_dead_letters(tmp_path)] == [(3, 0), (3, 1), (9, 1)]
+
+
 def test_a_run_without_letters_gets_no_file_for_a_restart(tmp_path: Path) -> None:
     DeadLetters(tmp_path, rank=0).resumed(8, at_s=2.0)
     assert list(tmp_path.iterdir()) == []

@@ -44,3 +44,15 @@ def test_a_rollback_that_a_restart_undid_did_not_happen() -> None:
         event("run_started", position=12),
     ]
     assert history_of(LetterBook(), told).rollbacks == (Rollback(since=4, at=11),)
+
+
+def test_a_stretch_that_was_met_again_is_not_undone() -> None:
+    told = [event("rolled_back", position=11, snapshot_position=4, replayed_from=4)]
+    assert history_of(LetterBook(), told).rollbacks == ()
+
+
+def test_the_rate_that_a_rollback_went_on_with_is_known_where_the_ledger_says_so() -> None:
+    record = {"rate_factor": 0.5}
+    told = [event("rolled_back", position=11, snapshot_position=4, reproduction=record, replayed_from=None)]
+    history = history_of(LetterBook(), told)
+    assert (history.rate_factor_at(11), history.rate_factor_at(12)) == (0.5, None)

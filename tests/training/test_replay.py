@@ -56,7 +56,8 @@ def test_an_overflow_of_half_precision_is_the_numerics_fault(tmp_path: Path) -> 
 
 
 def test_weights_that_grew_beyond_all_bounds_are_the_states_fault(tmp_path: Path) -> None:
-    run = ToyRun(folder=tmp_path, task=SteepTask)
+    plan = LoopPlan(total_batches=12, seed=3, snapshot_every_steps=4, checkpoint_every_steps=8)
+    run = ToyRun(folder=tmp_path, task=SteepTask, plan=plan)
     loop = run.build()
 
     def grow(*_: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from failsoft.health.ledger import Event
@@ -18,6 +18,8 @@ class Rollback:
     """Position of the snapshot."""
     at: int
     """The run's position when it rolled back; the next batch that it met."""
+    rate_factor: float | None = None
+    """Share of the learning rate that the run went on with; None when the ledger doesn't say."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +29,11 @@ class History:
     refused: dict[int, DeadLetter] = field(default_factory=dict)
     """A letter of each refused batch, by position."""
     rollbacks: tuple[Rollback, ...] = ()
+
+    def rate_factor_at(self, position: int) -> float | None:
+        """What the learning rate was lowered to when the run rolled back to go on at ``position``; None: not at all."""
+        factors = [one.rate_factor for one in self.rollbacks if one.at == position and one.rate_factor is not None]
+        return factors[-1] if factors else None
 
     def undone_before(self, position: int) -> frozenset[int]:
         """Batches of which the state had no trace left when the batch at ``position`` was met."""
@@ -55,8 +62,18 @@ def _rollbacks_told(events: Iterable[Event]) -> list[Rollback]:
             start = int(event.data.get("position", 0))
             found = [rollback for rollback in found if rollback.at <= start]
         elif event.kind == "rolled_back":
-            found.append(Rollback(since=int(event.data["snapshot_position"]), at=int(event.data["position"])))
+            to, at = int(event.data["snapshot_position"]), int(event.data["position"])
+            if event.data.get("replayed_from") is None:
+                found.append(Rollback(since=to, at=at, rate_factor=_rate_factor(event)))
+            else:  # the stretch was met again: what became of it is in the letters of the second pass
+                found = [rollback for rollback in found if rollback.at <= to]
     return found
+
+
+def _rate_factor(event: Event) -> float | None:
+    record = event.data.get("reproduction")
+    factor = record.get("rate_factor") if isinstance(record, Mapping) else None
+    return None if factor is None else float(factor)
 
 
 def _rollbacks_by_letters(letters: Iterable[DeadLetter]) -> list[Rollback]:

@@ -13,9 +13,9 @@ from failsoft.health.clock import Clock
 from failsoft.training.circumstances import Witness, model_digest
 from failsoft.training.deadletters import DeadLetters, LetterPolicy
 from failsoft.training.fingerprints import device_of
-from failsoft.training.guard import StepOutcome
+from failsoft.training.guard import StepGuard, StepOutcome
 from failsoft.training.letter import DeadLetter, letter_of, undone_letter
-from failsoft.training.letterbook import LETTERS_FOLDER
+from failsoft.training.letterbook import LETTERS_FOLDER, read_letter_book
 from failsoft.training.payloads import Payloads
 from failsoft.training.ranks import Ranks, SoloRank
 from failsoft.training.reproduction import Reproduction
@@ -106,6 +106,13 @@ class LetterOffice:
         self._letters.write(letter)
         return letter
 
+    def again(self, position: int) -> None:
+        """The batch is dead for good: the letter of its last pass, which :meth:`resumed` overtook, stands again."""
+        book = read_letter_book(self.folder)
+        for letter in (letter for letter in book.overtaken if letter.position == position):
+            if letter.rank == self.ranks.rank:
+                self._letters.write(letter)
+
     def event_data(self, letter: DeadLetter) -> dict[str, Any]:
         """The letter in brief and its reproduction record, as data of a ledger event."""
         record = self._reproduction.record(
@@ -116,7 +123,8 @@ class LetterOffice:
     def record_of_state(self) -> dict[str, Any]:
         """The reproduction record of the state as it is now: after a rollback, or when it was found ill."""
         digest = model_digest(self.model, max_bytes=self.policy.max_digest_bytes)
-        return self._reproduction.record(model_digest=digest)
+        factor = self.guard.relief.factor if isinstance(self.guard, StepGuard) else None
+        return self._reproduction.record(model_digest=digest) | {"rate_factor": factor}
 
     def _lost(self, why: str) -> None:
         self.on_lost(why)  # looked up late: the loop may set it after the office is made

@@ -75,15 +75,15 @@ class Burst:
 def read_letter_book(folder: Path) -> LetterBook:
     """Read all letters below ``folder``; an absent folder holds none. Torn lines are passed over and counted."""
     files = [_File(rank, list(_lines(paths))) for rank, paths in sorted(_by_rank(folder).items())]
-    marks = [(file.rank, mark[RESUMED_AT], mark["at_s"]) for file in files for mark in file.marks()]
     standing: dict[tuple[int, int], DeadLetter] = {}
     overtaken: dict[tuple[int, int], DeadLetter] = {}
     for file in files:
         file.sort_into(standing, overtaken)
+    marks = {file.rank: list(file.marks()) for file in files}
+    foreign = {rank: _marks_of_others(rank, marks) for rank in marks}
     for key, letter in list(standing.items()):
-        others = [mark for mark in marks if mark[0] != letter.rank]
-        if any(at_s > letter.at_s and letter.position >= position for _rank, position, at_s in others):
-            overtaken[key] = standing.pop(key)  # its own rank has left no mark: the world became smaller
+        if any(_overtakes(mark, letter) for mark in foreign[key[1]]):
+            overtaken[key] = standing.pop(key)  # its own rank was not there to leave a mark: the world became smaller
     return LetterBook(
         letters=tuple(standing[key] for key in sorted(standing)),
         overtaken=tuple(overtaken[key] for key in sorted(overtaken.keys() - standing.keys())),
@@ -132,6 +132,16 @@ class _File:
             elif line is not None:
                 late = [one for one in standing if one[1] == self.rank and one[0] >= line[RESUMED_AT]]
                 overtaken |= {one: standing.pop(one) for one in late}
+
+
+def _marks_of_others(rank: int, marks: dict[int, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Marks that this rank has not left itself; its own are in the order of its letters, whatever the clocks say."""
+    own = {mark[RESUMED_AT] for mark in marks[rank]}
+    return [mark for other in marks for mark in marks[other] if mark[RESUMED_AT] not in own]
+
+
+def _overtakes(mark: dict[str, Any], letter: DeadLetter) -> bool:
+    return bool(mark["at_s"] > letter.at_s and letter.position >= mark[RESUMED_AT])
 
 
 def _by_rank(folder: Path) -> dict[int, list[Path]]:

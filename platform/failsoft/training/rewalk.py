@@ -98,12 +98,18 @@ class Walker:
 
     def _checkpoint_before(self, position: int, notes: list[str]) -> Artifact | None:
         fitting = [one for one in ordered(self.rebuild.store) if is_healthy(one.manifest)]
-        for candidate in reversed([one for one in fitting if position_of(one.manifest) <= position]):
+        before = [one for one in fitting if position_of(one.manifest) <= position]
+        for candidate in reversed([one for one in before if self._led_here(position_of(one.manifest), position)]):
             try:
                 return self.rebuild.store.open(candidate.name)
             except (ArtifactError, OSError) as error:  # left where it is: a replay only reads
                 notes.append(f"checkpoint {candidate.name} can't be used: {error}")
         return None
+
+    def _led_here(self, checkpoint: float, position: int) -> bool:
+        """Whether the run went on from this state: a rollback to disk leaves checkpoints of steps that it undid."""
+        past = (rollback for rollback in self.history.rollbacks if rollback.at <= position)
+        return not any(rollback.since < checkpoint < rollback.at for rollback in past)
 
     def _differences(self, scalars: dict[str, object]) -> list[str]:
         said = []
@@ -126,6 +132,7 @@ class Walker:
         restore_rng(reached.generators[0])
         for at in range(reached.position, position):
             self.watch(at - (position - total), total)
+            self._slow_down(reached.parts, at)
             if at in undone:
                 pass
             elif at in self.history.refused:
@@ -136,6 +143,12 @@ class Walker:
         if self.world == 1:
             reached.generators = [capture_rng()]
         self.watch(total, total)
+
+    def _slow_down(self, parts: Parts, at: int) -> None:
+        """As the run did when it rolled back before this batch."""
+        factor, relief = self.history.rate_factor_at(at), parts.guard.relief
+        if factor is not None and factor < relief.factor:
+            relief.lower(factor / relief.factor)
 
     def _apply(self, reached: Reached, at: int) -> None:
         model, guard = reached.parts.state.model, reached.parts.guard
