@@ -155,7 +155,11 @@ def requeue(
             highlight=False,
             soft_wrap=True,
         )
-    console.print(f"next: failsoft train --run {job.run}", highlight=False, soft_wrap=True)
+    console.print(
+        f"next: failsoft train --run {job.run} (with the settings that it was started with)",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def _run(place: Home, run: str | None) -> str:
