@@ -26,8 +26,8 @@ class LetterOffice:
     """The dead letters and reproduction records of one rank. Never ends the training: what is lost is counted and said.
 
     Costs nothing while nothing is refused. For a loop of one's own: hand :meth:`refused` to the guard's ``on_refused``.
-    A late guard tells of a refusal one step late, when generators and buffers have moved on: use a policy without digest
-    and generators there, else a replay would call another state the one that the batch met.
+    A late guard tells of a refusal one step late, when generators and buffers have moved on: use a policy without
+    digest and generators there, else a replay would take another state for the one that the batch met.
     """
 
     run_folder: Path
