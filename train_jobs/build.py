@@ -19,6 +19,7 @@ from failsoft.training.guard import GuardPolicy, StepGuard
 from failsoft.training.loop import LoopPlan, TrainLoop
 from failsoft.training.ranks import Ranks
 from failsoft.training.state import TrainingState
+from failsoft.training.writer import writer_behind
 from train_jobs.config import JobConfig
 from train_jobs.workload import IntentNerTask, Workload, read_workload
 
@@ -30,6 +31,7 @@ def build_loop(config: JobConfig, ranks: Ranks, deliver: Deliver) -> TrainLoop:
     breaker = Breaker(BreakerPolicy())
     state = _state(config, workload, device, breaker)
     desk = _desk(config)
+    store = Home.find(config.home).checkpoints(config.run, SystemClock())
     return TrainLoop(
         state=state,
         task=IntentNerTask(_shared(state, ranks), workload, device),
@@ -40,11 +42,12 @@ def build_loop(config: JobConfig, ranks: Ranks, deliver: Deliver) -> TrainLoop:
         guard=_guard(state, workload, device, ranks),
         breaker=breaker,
         checkpoints=Checkpoints(
-            store=Home.find(config.home).checkpoints(config.run, SystemClock()),
+            store=store,
             identity=workload.identity,
             ranks=ranks,
             ledger=desk.ledger,
             deliver=deliver,
+            writer=writer_behind(store, desk.clock, rules=config.keeping()),
         ),
         desk=desk,
     )
@@ -86,6 +89,8 @@ def _plan(config: JobConfig, workload: Workload) -> LoopPlan:
         seed=config.seed,
         snapshot_every_steps=config.snapshot_every_steps,
         checkpoint_every_steps=config.checkpoint_every_steps,
+        checkpoint_every_s=config.checkpoint_every_s,
+        checkpoint_at_epoch_end=config.checkpoint_at_epoch_end,
     )
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from failsoft.errors import ConfigError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.faults import FaultPlan
+from failsoft.training.cadence import Cadence
+from failsoft.training.retention import Best, Every, Last
 
 
 class Preset(StrEnum):
@@ -44,6 +46,15 @@ class JobConfig:
     """Planned faults; empty in production."""
     snapshot_every_steps: int = 100
     checkpoint_every_steps: int = 2000
+    checkpoint_every_s: float | None = None
+    """Also a checkpoint when so much time has passed."""
+    checkpoint_at_epoch_end: bool = False
+    keep_last: int = 3
+    """Newest checkpoints that stay."""
+    keep_best: int = 1
+    """Checkpoints of the lowest loss that also stay."""
+    keep_every_hours: float | None = None
+    """One for each so many hours stays for good."""
     max_batches: int | None = None
     """End after so many global batches; None takes the preset's epochs."""
     backoff: BackoffPolicy = field(default_factory=BackoffPolicy)
@@ -53,8 +64,16 @@ class JobConfig:
     publish: bool = True
     """Publish a release at the end."""
 
+    def keeping(self) -> tuple[Last | Best | Every, ...]:
+        """The rules by which checkpoints stay."""
+        best = (Best(metric="loss", count=self.keep_best),) if self.keep_best else ()
+        milestones = () if self.keep_every_hours is None else (Every(hours=self.keep_every_hours),)
+        return (Last(count=self.keep_last), *best, *milestones)
+
     def __post_init__(self) -> None:
         """Refuse what cannot be run."""
+        self.keeping()
+        Cadence(every_steps=self.checkpoint_every_steps, every_s=self.checkpoint_every_s)
         if not self.run or "/" in self.run or self.run.startswith("."):
             raise ConfigError(f"run is {self.run!r}; it names a folder, use letters, digits, dashes and underscores")
         if self.data is not None and not self.data.is_dir():

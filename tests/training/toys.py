@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from failsoft.artifacts.store import ArtifactStore
-from failsoft.health.clock import ManualClock
+from failsoft.health.clock import ManualClock, SystemClock
 from failsoft.health.faults import FaultPlan
 from failsoft.health.ledger import Ledger, Side
 from failsoft.training.batches import GlobalBatches
@@ -21,6 +21,7 @@ from failsoft.training.guard import StepGuard
 from failsoft.training.loop import LoopPlan, TrainLoop
 from failsoft.training.ranks import Ranks, SoloRank
 from failsoft.training.state import TrainingState, model_tensors
+from failsoft.training.writer import CheckpointWriter, writer_behind
 
 SAMPLES = 64
 
@@ -91,3 +92,17 @@ def toy_loop(
         ),
         desk=Desk(folder=folder, ledger=ledger, clock=clock, faults=faults or FaultPlan()),
     )
+
+
+def written_behind(loop: TrainLoop, writer: CheckpointWriter | None = None) -> TrainLoop:
+    """The loop with its checkpoints written by another process, or by this writer."""
+    old = loop.checkpoints
+    loop.checkpoints = Checkpoints(
+        store=old.store,
+        identity=old.identity,
+        ranks=old.ranks,
+        ledger=old.ledger,
+        deliver=old.deliver,
+        writer=writer or writer_behind(old.store, SystemClock()),
+    )
+    return loop

@@ -40,6 +40,9 @@ Deliver = Callable[[Path | None, Mapping[str, float]], None]
 _SUCCESSION_S = 30.0
 """How long a new attempt lets the writer of the one before finish: it may be about to publish what else is repeated."""
 
+_LAST_WAIT_S = 60.0
+"""How long a run that ends before its time waits for a checkpoint on its way; a finished run has waited already."""
+
 
 def deliver_here(_published: Path | None, _metrics: Mapping[str, float]) -> None:
     """Tell nobody."""
@@ -145,6 +148,7 @@ class Checkpoints:
     def close(self) -> None:
         """Finish what is on its way and give memory and process back; not a collective, so fit for a failing rank."""
         if self.ranks.rank == 0:
+            self._writer.drain(within_s=_LAST_WAIT_S)
             self._writer.close()
             self.look()
 

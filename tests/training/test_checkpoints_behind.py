@@ -1,0 +1,117 @@
+"""The loop with its checkpoints written behind it, by a real process and by one that does what a test says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from failsoft.artifacts.store import ArtifactStore
+from failsoft.errors import TrainingError
+from failsoft.health.clock import ManualClock
+from failsoft.health.faults import Fault, FaultKind, FaultPlan
+from failsoft.health.ledger import read_ledger
+from failsoft.training.checkpoint import newest_healthy
+from failsoft.training.loop import LoopPlan, TrainLoop
+from failsoft.training.writer import CheckpointWriter
+from failsoft.training.writer_link import Message
+from failsoft.training.writer_policy import WriterPolicy
+from tests.training.fake_link import FakeLink, refused
+from tests.training.test_loop import die_at, event, kinds
+from tests.training.toys import same, toy_loop, weights_of, written_behind
+
+
+class Refusing(FakeLink):
+    """A writer whose disk is full for good."""
+
+    def send(self, order: Message, memory: int) -> None:
+        super().send(order, memory)
+        self.says.append(refused("No space left on device"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> TrainLoop:
+    loop = toy_loop(tmp_path_factory.mktemp("undisturbed"))
+    loop.run()
+    return loop
+
+
+def test_written_behind_the_end_is_the_same_and_is_published(tmp_path: Path, undisturbed: TrainLoop) -> None:
+    loop = written_behind(toy_loop(tmp_path))
+    loop.run()
+    assert same(weights_of(loop.state.model), weights_of(undisturbed.state.model))
+    newest = newest_healthy(loop.checkpoints.store)
+    assert newest is not None
+    assert newest.manifest.meta["position"] == 24
+    old = newest_healthy(undisturbed.checkpoints.store)
+    assert old is not None
+    assert newest.manifest.files["state.safetensors"] == old.manifest.files["state.safetensors"]
+
+
+def test_a_run_that_died_goes_on_from_what_was_written_behind_it(tmp_path: Path, undisturbed: TrainLoop) -> None:
+    die_at(written_behind(toy_loop(tmp_path)), 21)
+    again = written_behind(toy_loop(tmp_path))
+    again.run()
+    assert event(tmp_path, "restored").data["checkpoint"] == "position-000000000016"
+    assert same(weights_of(again.state.model), weights_of(undisturbed.state.model))
+
+
+def test_a_run_that_stops_with_a_diagnosis_keeps_the_checkpoint_on_its_way(tmp_path: Path) -> None:
+    faults = FaultPlan(faults=tuple(Fault(kind=FaultKind.NAN_BATCH, position=p) for p in range(9, 200)))
+    plan = LoopPlan(total_batches=200, seed=3, snapshot_every_steps=4, checkpoint_every_steps=8)
+    with pytest.raises(TrainingError):
+        written_behind(toy_loop(tmp_path, faults=faults, plan=plan)).run()
+    store = ArtifactStore(tmp_path / "checkpoints", ManualClock(), kind="checkpoint")
+    assert [artifact.name for artifact in store.listing()] == ["position-000000000008"]
+    assert {"checkpoint_published", "run_stopped"} <= set(kinds(tmp_path))
+
+
+def test_a_disk_that_refuses_for_too_long_stops_the_run_with_a_diagnosis(tmp_path: Path) -> None:
+    loop = toy_loop(tmp_path, plan=LoopPlan(total_batches=99, seed=3, snapshot_every_steps=2, checkpoint_every_steps=4))
+    clock = ManualClock()
+    policy = WriterPolicy(max_failures_in_a_row=3)
+    writer = CheckpointWriter(loop.checkpoints.store, clock=clock, policy=policy, start=lambda: Refusing(clock))
+    with pytest.raises(TrainingError, match=r"3 checkpoints in a row could not be written.*No space left"):
+        written_behind(loop, writer).run()
+    assert kinds(tmp_path).count("checkpoint_failed") == 3
+    assert "mend the storage" in event(tmp_path, "run_stopped").why
+    assert loop.state.position < 99
+
+
+def test_a_checkpoint_is_taken_at_the_end_of_each_epoch_and_after_some_time(tmp_path: Path) -> None:
+    plan = LoopPlan(total_batches=24, seed=3, snapshot_every_steps=3, checkpoint_every_steps=99)
+    by_epoch = toy_loop(tmp_path / "epoch", plan=LoopPlan(**(vars(plan) | {"checkpoint_at_epoch_end": True})))
+    by_epoch.run()
+    assert published(tmp_path / "epoch") == [8, 16, 24]
+    by_time = toy_loop(tmp_path / "time", plan=LoopPlan(**(vars(plan) | {"checkpoint_every_s": 5.0})))
+    clock = by_time.desk.clock
+    assert isinstance(clock, ManualClock)
+    by_time.state.optimizer.register_step_post_hook(lambda *_: clock.advance(1.0))
+    by_time.run()
+    assert published(tmp_path / "time") == [6, 12, 18, 24]
+
+
+def published(folder: Path) -> list[int]:
+    events = read_ledger(folder / "ledger.jsonl").events
+    return [int(entry.data["position"]) for entry in events if entry.kind == "checkpoint_published"]
+
+
+def test_a_folder_without_its_mark_is_no_checkpoint_and_is_put_aside(tmp_path: Path, undisturbed: TrainLoop) -> None:
+    die_at(toy_loop(tmp_path), 13)
+    emergency = tmp_path / "checkpoints" / "step_99"
+    emergency.mkdir()
+    (emergency / "state.safetensors").write_bytes(b"half of an emergency save")
+    again = toy_loop(tmp_path)
+    again.run()
+    assert event(tmp_path, "restored").data["checkpoint"] == "position-000000000008"
+    assert event(tmp_path, "checkpoint_quarantined").data["name"] == "step_99"
+    assert not emergency.exists()
+    assert same(weights_of(again.state.model), weights_of(undisturbed.state.model))
+
+
+def test_a_newest_checkpoint_cut_to_nothing_is_put_aside_for_the_one_before(tmp_path: Path) -> None:
+    toy_loop(tmp_path).run()
+    (tmp_path / "checkpoints" / "position-000000000024" / "state.safetensors").write_bytes(b"")
+    toy_loop(tmp_path).run()
+    assert event(tmp_path, "checkpoint_quarantined").data["name"] == "position-000000000024"
+    assert event(tmp_path, "restored").data["checkpoint"] == "position-000000000016"
