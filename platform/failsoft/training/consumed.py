@@ -80,7 +80,13 @@ class ConsumedRecord:
         self._handle = -1
 
     def begin(self, *, position: int, batches: GlobalBatches, total_batches: int) -> None:
-        """A group of workers goes on from ``position``; all ranks call it together, once."""
+        """A group of workers goes on from ``position``; all ranks call it together, once.
+
+        Args:
+            position: global batches consumed so far.
+            batches: how the data is cut.
+            total_batches: planned ones; positions from here on are requeued batches.
+        """
         name = ""
         if self._ranks.rank == 0:
             begun = {"position": position, "world": self._ranks.world, "total_batches": total_batches}

@@ -174,7 +174,8 @@ class Timeline:
         self.mishaps[mishap] = replace(self.mishaps[mishap], batches=undone)
         since = int(event.data.get("snapshot_position", self._position))
         self._take_back(since, Part.UNDONE, {Part.PRODUCTIVE} if undone else set(), mishap)
-        self._position = _position(event, self._position)
+        again = event.data.get("replayed_from")
+        self._position = again if isinstance(again, int) else _position(event, self._position)
 
     def _take_back(self, since: int, part: Part, undoes: set[Part], incident: int | None) -> None:
         """Work beyond position ``since`` doesn't stand any more. A stretch across it is cut in proportion."""
