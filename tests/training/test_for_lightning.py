@@ -233,9 +233,11 @@ def test_too_many_refusals_stop_the_run_with_a_diagnosis(tmp_path: Path) -> None
 
 def test_a_run_that_must_go_on_for_min_steps_is_stopped_all_the_same(tmp_path: Path) -> None:
     guard = GuardCallback()
-    with pytest.raises(TrainingError, match="rolling back does not help"):
+    with pytest.raises(TrainingError, match="going back does not help"):
         fit(tmp_path, Batches(range(40), dict.fromkeys(range(40), NAN)), guard, min_epochs=1)
-    assert guard.companion.position == 20
+    assert guard.companion.position == 15
+    [*_rest, slower] = [e for e in read_ledger(tmp_path / "failsoft/ledger.jsonl").events if e.kind == "rolled_back"]
+    assert slower.data["remedy"] == "snapshot_slower"
 
 
 def test_a_checkpoint_of_ill_weights_is_written_from_the_last_healthy_snapshot(tmp_path: Path) -> None:

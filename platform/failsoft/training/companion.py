@@ -19,6 +19,7 @@ from failsoft.errors import ConfigError, DropRateError, TrainingError
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.health.ledger import Ledger, Side
 from failsoft.training.breaker import Advice, Breaker, BreakerPolicy, RunState
+from failsoft.training.escalation import Remedy
 from failsoft.training.guard import GuardPolicy, StepGuard, StepOutcome
 from failsoft.training.letter_office import LetterOffice
 from failsoft.training.ranks import any_rank
@@ -83,7 +84,7 @@ class Companion:
             TrainingError: weights or buffers are not finite already.
         """
         self._state, self._guard = state, guard
-        state.breaker = self.breaker
+        state.breaker, state.guard = self.breaker, guard
         guard.on_refused = self._bury
         self._take_on()
         folder = self.options.folder or folder
@@ -116,6 +117,11 @@ class Companion:
         return self._state.step
 
     @property
+    def letters_folder(self) -> Path:
+        """Where the dead letters lie, once the run has begun."""
+        return self._letters.folder
+
+    @property
     def refused(self) -> int:
         """Updates refused so far."""
         return self.breaker.refused
@@ -129,14 +135,14 @@ class Companion:
         """
         position = self._state.position
         self._state.position += 1
-        advice, why = self.breaker.record(applied=outcome.applied)
+        advice, why = self.breaker.record(applied=outcome.applied, position=position)
         if outcome.applied:
             self._state.step += 1
             self._since.append((position, ids))
             if len(self._since) >= self.options.snapshot_every_steps:
                 self._take_snapshot()
         if advice is Advice.ROLL_BACK:
-            self._roll_back(why)
+            self._go_back(why)
         elif advice is not Advice.GO_ON:
             self._stop(advice, why)
         self._watch()
@@ -195,20 +201,39 @@ class Companion:
             self._tell("snapshot_withheld", f"{ill} is not finite", tensor=ill)
         return ill
 
-    def _roll_back(self, why: str) -> None:
+    def _go_back(self, why: str) -> None:
+        """By the next remedy at this place. Checkpoints are the trainer's own: no hook loads one during a run."""
+        remedy = self.breaker.remedy()
+        if remedy is Remedy.DISK:
+            self.breaker.tried(remedy, position=self.position, why=f"{why}; out of reach of a trainer's hooks")
+            remedy = self.breaker.remedy()
+        if remedy is Remedy.STOP:
+            self._stop(Advice.STOP_STUCK, why)
+            return
+        relief, factor = self._guard.relief, self.options.breaker.escalation.lower_rate_factor
+        if remedy is Remedy.SNAPSHOT_SLOWER and relief.factor > factor:
+            relief.lower(factor / relief.factor)
+        self._roll_back(why, remedy)
+
+    def _roll_back(self, why: str, remedy: Remedy = Remedy.SNAPSHOT) -> None:
         """Weights and all go back; the trainer's data goes on, so torch's generators, which it may draw from, do too.
 
-        A generator that went back would make the next epoch's shuffle the one of this epoch again.
+        A generator that went back would make the next epoch's shuffle the one of this epoch again. A loss scale that
+        backed off stays: the older one is what overflowed.
         """
         alive = self.breaker.life.may_move(RunState.ROLLING_BACK)  # a trainer may save once more after its end
         if alive:
             self.breaker.life.move(RunState.ROLLING_BACK, why=why)
         position, step, burst = self._state.position, self._state.step, self.breaker.in_a_row
+        scaler = self._state.scaler
+        scale = None if scaler is None else scaler.state_dict().get("scale")
         generators = capture_rng()
         mark = self._snapshots.restore()
         restore_rng(generators)
         self._state.position = position
-        self.breaker.rolled_back()
+        if scaler is not None and scale is not None and scale < scaler.get_scale():
+            scaler.load_state_dict(scaler.state_dict() | {"scale": scale, "_growth_tracker": 0})
+        self.breaker.rolled_back(remedy=remedy, position=position, why=why)
         self._bury_undone()
         self._tell(
             "rolled_back",
@@ -218,6 +243,7 @@ class Companion:
             undone_steps=step - mark.step,
             snapshot_position=mark.position,
             refused_in_burst=burst,
+            remedy=remedy.name.lower(),
         )
         if alive:
             self.breaker.life.move(RunState.RUNNING, why=f"back at step {mark.step}")

@@ -21,6 +21,8 @@ Where Lightning's hooks do not reach:
   not made up. Schedulers of interval "epoch" move at each epoch's end, as they should.
 * ``WeightAveraging`` (EMA) also averages after a refused update, and a rollback does not reach its weights: let its
   ``should_update`` look at :attr:`GuardCallback.last`.
+* The escalation's rung "the checkpoint before it" is left out: no hook loads a checkpoint during a run. After the RAM
+  snapshot, and the snapshot with a lower learning rate, the run stops; resume it from the checkpoint of your choice.
 * Generators of ``random`` and ``numpy`` are not rewound. Sharded strategies, several optimizers, manual optimization
   and LBFGS are turned away with a sentence.
 """
