@@ -141,6 +141,14 @@ def test_the_time_between_an_end_and_the_next_start_by_people_is_apart() -> None
     assert (result.wall_s, result.stood_s, result.over) == (16.0, 100.0, False)
 
 
+def test_a_run_that_was_told_to_leave_stands_until_somebody_takes_it_up_again() -> None:
+    left = (15.0, "attempt_failed", {"wait_s": 0.0, "leaves": True, "last_seen_s": 14.0, "position": 9})
+    result = told(*BEGIN, left, (16.0, "network", {}), (500.0, "attempt_began", {}), (504.0, "workers_up", {}))
+    assert (result.stood_s, result.wall_s) == (485.0, 19.0)
+    assert (result.seconds(Part.PRODUCTIVE), result.seconds(Part.DETECT)) == (9.0, 1.0)
+    assert result.seconds(Part.START) == 8.0
+
+
 def test_a_clock_that_is_set_back_is_counted_apart() -> None:
     result = told(*BEGIN, (15.0, "resumed", {}), (5.0, "batch_refused", {"position": 3}), (9.0, "run_finished", {}))
     assert (result.wall_s, result.clock_set_back_s) == (19.0, 10.0)
@@ -254,6 +262,8 @@ ANY_DATA = st.fixed_dictionaries(
         "undone_steps": st.integers(0, 30),
         "by": st.just(SUPERVISOR),
         "fault": st.just("kill_worker"),
+        "leaves": st.booleans(),
+        "replayed_from": st.none() | st.integers(0, 100),
     },
 )
 

@@ -50,9 +50,11 @@ NEXT = {
     "run_finished": Stage.OVER,
     "run_stopped": Stage.OVER,
 }
-"""The stage after an event; other events change none."""
+"""The stage after an event; other events change none. A failed attempt that ``leaves``, told to go, ends the run."""
 AFTER_A_DEATH = frozenset({"attempt_began", "workers_up", "run_started", "workers_lost", "attempt_failed"})
 """Events before which workers at work must have died."""
+BEGINNINGS = frozenset({"attempt_began", "workers_up", "run_started"})
+"""Events by which a run that was over begins again."""
 BLIND = frozenset({"workers_up", "run_started"})
 """Those of them that tell neither when the death was seen nor when others were started."""
 ALIVE = frozenset({"batch_refused", "rolled_back", "resumed", "checkpoint_handed_over"})

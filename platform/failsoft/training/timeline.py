@@ -13,6 +13,7 @@ from failsoft.health.ledger import Event
 from failsoft.training.stretches import (
     AFTER_A_DEATH,
     ALIVE,
+    BEGINNINGS,
     BLIND,
     NEXT,
     PLAIN,
@@ -70,7 +71,7 @@ class Timeline:
             return
         if self._stage is Stage.OVER:
             self.stood_us += length_us
-            if kind not in AFTER_A_DEATH:
+            if kind not in BEGINNINGS:
                 return
         else:
             self._now_us += length_us
@@ -137,7 +138,7 @@ class Timeline:
             self._rolled_back(event)
         elif kind == "attempt_failed":
             self._wait_us = _micros(event.data.get("wait_s"))
-        stage = NEXT.get(kind)
+        stage = Stage.OVER if event.data.get("leaves") is True else NEXT.get(kind)
         if stage is None and self._stage is Stage.DETECTING and kind in ALIVE:
             stage = Stage.WORKING  # whoever was missed works on
         if stage is Stage.DETECTING and self._stage is Stage.WORKING:
