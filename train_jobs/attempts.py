@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.store import Artifact
-from failsoft.errors import NoProgressError, TrainingError
+from failsoft.errors import NoProgressError, training_error
 from failsoft.health.clock import Clock
 from failsoft.health.ledger import Event, Ledger, Side, read_ledger
 from failsoft.training.checkpoint import newest_healthy
@@ -50,7 +50,9 @@ class Attempts:
                 on_failed=self._failed,
             )
         except NoProgressError as error:
-            self._ledger.record("run_stopped", str(error), position=self._reached(), by=SUPERVISOR)
+            self._ledger.record(
+                "run_stopped", str(error), position=self._reached(), by=SUPERVISOR, error=type(error).__name__
+            )
             raise
 
     def _see_the_end(self) -> None:
@@ -80,7 +82,7 @@ class Attempts:
     def _failed(self, attempt: Attempt, wait_s: float, why: str) -> None:
         data = {"attempt": attempt.number, "error": attempt.error, "wait_s": wait_s, "progressed": attempt.progressed}
         mark = PositionMark(self._home.run(self._run))
-        data |= {"last_seen_s": mark.last_set_s(), "position": mark.read()}
+        data |= {"last_seen_s": mark.last_set_s(), "position": mark.read(), "leaves": attempt.told_to_leave}
         self._ledger.record("attempt_failed", why, **data)
 
     def _reached(self) -> int:
@@ -104,9 +106,10 @@ class Attempts:
         return [event for event in events if event.side is Side.TRAINING and event.subject == self._run]
 
     def _raise_diagnosis(self, news: list[Event]) -> None:
-        stops = [event.why for event in news if event.kind == "run_stopped"]
+        """A worker's diagnosis comes by way of the ledger, since Ray hands on no error's kind."""
+        stops = [event for event in news if event.kind == "run_stopped"]
         if stops:
-            raise TrainingError(stops[-1])
+            raise training_error(str(stops[-1].data.get("error", "")), stops[-1].why)
 
 
 def _failure(event: Event) -> Failure:

@@ -53,7 +53,7 @@ def planned_batches(config: JobConfig) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, run, print; returns the exit status."""
+    """Parse, run, print; returns the exit status: 3 when too much data was refused, 4 when nothing helped, 1 else."""
     given = _parser().parse_args(arguments)
     try:
         config = _config(given)
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             result = run_job(config)
     except FailsoftError as error:
         Console(stderr=True).print(f"[red]{type(error).__name__}[/red]: {error}")
-        return 1
+        return error.exit_status
     _print(result, Console())
     return 0
 

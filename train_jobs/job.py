@@ -21,6 +21,7 @@ from failsoft.models.predictor import IntentNerPredictor, evaluate_predictor
 from failsoft.training.checkpoint import newest_healthy, read_tensors, versions
 from failsoft.training.progress import Phase, ProgressFile
 from failsoft.training.ray_train import RaySettings, run_attempt
+from failsoft.training.requeue import read_requeue
 from failsoft.training.state import load_model_tensors
 from failsoft.training.summary import RunSummary, summarise
 from failsoft.training.supervise import RestartPolicy
@@ -74,9 +75,11 @@ def _run(config: JobConfig, home: Home, clock: Clock, progress: ProgressFile) ->
     torch.set_num_threads(config.threads_per_worker)  # more threads than free cores make each step ten times slower
     progress.turn(Phase.PREPARING)
     corpus, workload = prepare(config)
-    _train(config, workload, home, clock)
+    again = read_requeue(home.run(config.run))  # a finished run goes on with what people put back on its list
+    batches = workload.total_batches + len(again)
+    _train(config, batches, home, clock)
     progress.turn(Phase.EVALUATING)
-    final = _final(config, workload, home, clock)
+    final = _final(config, batches, home, clock)
     model = _model(workload, final)
     quality = _quality(model, corpus, workload)
     bundle = None
@@ -101,7 +104,7 @@ def _run(config: JobConfig, home: Home, clock: Clock, progress: ProgressFile) ->
     )
 
 
-def _train(config: JobConfig, workload: Workload, home: Home, clock: Clock) -> None:
+def _train(config: JobConfig, batches: int, home: Home, clock: Clock) -> None:
     settings = RaySettings(
         folder=home.run(config.run),
         ledger=home.ledger,
@@ -109,16 +112,16 @@ def _train(config: JobConfig, workload: Workload, home: Home, clock: Clock) -> N
         threads_per_worker=config.threads_per_worker,
         gpu=config.gpu,
     )
-    attempts = Attempts(home=home, run=config.run, clock=clock, total_batches=workload.total_batches)
+    attempts = Attempts(home=home, run=config.run, clock=clock, total_batches=batches)
     policy = RestartPolicy(backoff=config.backoff)
     attempts.until_done(
         lambda: run_attempt(build_loop, config, settings), policy=policy, rng=random.Random(config.seed)
     )
 
 
-def _final(config: JobConfig, workload: Workload, home: Home, clock: Clock) -> Artifact:
+def _final(config: JobConfig, batches: int, home: Home, clock: Clock) -> Artifact:
     final = newest_healthy(home.checkpoints(config.run, clock))
-    if final is None or final.manifest.meta["position"] < workload.total_batches:
+    if final is None or final.manifest.meta["position"] < batches:
         raise ArtifactMissingError(f"the last checkpoint of run {config.run!r} is not whole any more; start it again")
     return final
 

@@ -21,14 +21,21 @@
     │   └── NotAuthorizedError  an operator route was called without its token
     └── GateError               a release did not pass its gates
 
-Messages name the thing, the value, and the mend: what to do, or which command to run next.
+Messages name the thing, the value, and the mend: what to do, or which command to run next. A command that ends in one
+of them exits with its ``exit_status``: 1, but for the two above, which a scheduler must not answer by trying again.
+(2 is a command line that can't be parsed, and a release that ``failsoft gate`` refuses.)
 """
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class FailsoftError(Exception):
     """Root of the tree: catch this to catch whatever failsoft raises on purpose."""
+
+    exit_status: ClassVar[int] = 1
+    """Of a command that ends in this error."""
 
 
 class ConfigError(FailsoftError):
@@ -68,11 +75,21 @@ class NoSnapshotError(TrainingError):
 
 
 class DropRateError(TrainingError):
-    """Too many batches were refused: the data is ill, not a step."""
+    """Too many batches were refused or samples skipped: the data is ill, not a step."""
+
+    exit_status = 3
 
 
 class NoProgressError(TrainingError):
-    """Restarts no longer move the run forward."""
+    """Neither rollbacks nor restarts move the run forward."""
+
+    exit_status = 4
+
+
+def training_error(kind: str, diagnosis: str) -> TrainingError:
+    """A diagnosis that came by way of the ledger, as the error that it was; a plain one where the kind is unknown."""
+    kinds = {error.__name__: error for error in (NoSnapshotError, DropRateError, NoProgressError)}
+    return kinds.get(kind, TrainingError)(diagnosis)
 
 
 class PreemptedError(TrainingError):

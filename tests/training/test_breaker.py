@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import re
 from itertools import product
 
 import pytest
@@ -8,6 +10,7 @@ from failsoft.errors import ConfigError, IllegalMoveError
 from failsoft.health.lifecycle import Lifecycle
 from failsoft.health.monitor import HealthPolicy
 from failsoft.training.breaker import MOVES, Advice, Breaker, BreakerPolicy, RunState
+from failsoft.training.escalation import Remedy
 
 
 def fed(breaker: Breaker, steps: str) -> Advice:
@@ -27,20 +30,87 @@ def test_a_good_step_ends_the_streak() -> None:
     assert fed(Breaker(BreakerPolicy()), "xxxx.xxxx") is Advice.GO_ON
 
 
-def test_rollbacks_without_a_good_step_between_them_stop_the_run() -> None:
-    breaker = Breaker(BreakerPolicy(max_fruitless_rollbacks=2))
-    for _ in range(2):
-        assert fed(breaker, "xxxxx") is Advice.ROLL_BACK
-        breaker.rolled_back()
+def test_trouble_at_the_same_place_climbs_the_ladder_and_stops_above_it() -> None:
+    breaker = Breaker(BreakerPolicy())
+    for remedy in (Remedy.SNAPSHOT, Remedy.SNAPSHOT_SLOWER, Remedy.DISK):
+        assert fed(breaker, "." * 99 + "xxxxx") is Advice.ROLL_BACK  # 99 updates do not settle a place
+        assert breaker.remedy() is remedy
+        breaker.rolled_back(remedy=remedy)
     assert fed(breaker, "xxxxx") is Advice.STOP_STUCK
 
 
-def test_a_good_step_after_a_rollback_renews_the_patience() -> None:
-    breaker = Breaker(BreakerPolicy(max_fruitless_rollbacks=1))
+def test_a_hundred_updates_after_a_rollback_renew_the_patience() -> None:
+    breaker = Breaker(BreakerPolicy())
     for _ in range(4):
-        assert fed(breaker, "." * 40 + "xxxxx") is Advice.ROLL_BACK
+        assert fed(breaker, "." * 100 + "xxxxx") is Advice.ROLL_BACK
+        assert breaker.remedy() is Remedy.SNAPSHOT
         breaker.rolled_back()
     assert breaker.rollbacks == 4
+
+
+def test_a_restart_does_not_reset_the_ladder() -> None:
+    before, after = Breaker(BreakerPolicy()), Breaker(BreakerPolicy())
+    fed(before, "xxxxx")
+    before.rolled_back(position=7, why="five in a row")
+    fed(before, "." * 60)
+    after.load_state_dict(json.loads(json.dumps(before.state_dict())))
+    assert after.remedy() is Remedy.SNAPSHOT_SLOWER
+    assert after.history == before.history
+    fed(after, "." * 40)  # 60 and 40 settle the place
+    assert after.remedy() is Remedy.SNAPSHOT
+
+
+def test_counts_of_the_first_release_still_load() -> None:
+    breaker = Breaker(BreakerPolicy())
+    old = {"refused": 6, "rollbacks": 1, "fruitless": 1, "pending": 2, "counted": 20_000, "bad_at": [3, 19_000]}
+    breaker.load_state_dict(old)
+    assert (breaker.drop_rate.bad, breaker.drop_rate.total) == (2, 20_000)
+    assert (breaker.refused, breaker.rollbacks, breaker.in_a_row, breaker.history) == (6, 1, 2, [])
+
+
+def test_what_is_met_again_counts_once_by_its_last_verdict_and_each_way_back_is_one_incident() -> None:
+    breaker = Breaker(BreakerPolicy())
+    fed(breaker, "....")
+    then = breaker.state_dict()
+    fed(breaker, ".x..xxxxx")
+    breaker.rewound(then)
+    breaker.rolled_back(position=13, replays=True)
+    assert (breaker.refused, breaker.drop_rate.bad, breaker.drop_rate.total) == (0, 1, 5)
+    fed(breaker, ".........")
+    assert (breaker.refused, breaker.drop_rate.bad, breaker.drop_rate.total) == (0, 1, 14)
+
+
+def test_a_batch_refused_in_two_passes_is_passed_over_and_counts_once() -> None:
+    breaker = Breaker(BreakerPolicy())
+    then = breaker.state_dict()
+    for _ in range(2):
+        for position in range(5):
+            breaker.record(applied=False, position=position)
+        breaker.rewound(then)
+        breaker.rolled_back(position=5, replays=True)
+    assert [breaker.passes.for_good(position) for position in range(6)] == [True] * 5 + [False]
+    for position in range(5):
+        breaker.passed_over(position)
+    assert (breaker.refused, breaker.drop_rate.bad) == (5, 2)  # five batches; two ways back
+
+
+def test_skipped_samples_have_their_own_rate_and_stop_the_run_when_it_is_surely_above_its_limit() -> None:
+    breaker = Breaker(BreakerPolicy())
+    assert breaker.saw(samples=99_000, skipped=99)[0] is Advice.GO_ON
+    advice, why = breaker.saw(samples=101_000, skipped=300)
+    assert advice is Advice.STOP_DROP_RATE
+    assert "399 bad of 200,000 samples (0.199 %, at least 0.170 % with 99.9 % confidence" in why
+    assert breaker.drop_rate.total == 0
+
+
+def test_the_reason_of_a_stop_names_the_rate_and_its_lower_bound() -> None:
+    breaker = Breaker(BreakerPolicy())
+    why = ""
+    for step in range(20_000):
+        advice, why = breaker.record(applied=step % 300 != 0)
+        if advice is Advice.STOP_DROP_RATE:
+            break
+    assert re.search(r"\d+ bad of 1\d,\d{3} batches \(0\.3[34]\d %, at least 0\.\d+ % with 99\.9 % confidence", why)
 
 
 def test_a_burst_that_was_rolled_back_is_one_incident_in_the_drop_rate() -> None:

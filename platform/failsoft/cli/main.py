@@ -14,12 +14,12 @@ from failsoft.errors import FailsoftError
 
 
 def main() -> None:
-    """Entry point: errors raised on purpose, and a disk that refuses, become one line and exit code 1."""
+    """Entry point: errors raised on purpose, and a disk that refuses, become one line and an exit code."""
     try:
         app()
     except (FailsoftError, OSError) as error:
         Console(stderr=True).print(f"[red]failsoft:[/red] {error}", highlight=False)
-        raise SystemExit(1) from error
+        raise SystemExit(error.exit_status if isinstance(error, FailsoftError) else 1) from error
 
 
 if __name__ == "__main__":

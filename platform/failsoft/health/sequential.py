@@ -123,3 +123,19 @@ def binomial_tail(at_least: int, total: int, rate: float) -> float:
         if count > total * rate and term < tail * 1e-12:  # past the mode the terms only shrink
             break
     return min(tail, 1.0)
+
+
+def exact_lower_bound(tally: Tally, *, alpha: float) -> float:
+    """The rate that one is ``1 - alpha`` sure to be above: Clopper and Pearson, Biometrika 1934, one-sided.
+
+    It is above a limit exactly when ``binomial_tail`` at that limit is below ``alpha``. 0 without a bad outcome.
+    """
+    if not 0.0 < alpha < 1.0:
+        raise ConfigError(f"alpha is {alpha}; an error probability lies strictly between 0 and 1")
+    if not tally.bad:
+        return 0.0
+    low, high = 0.0, tally.bad / tally.total
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if binomial_tail(tally.bad, tally.total, middle) <= alpha else (low, middle)
+    return low

@@ -26,7 +26,6 @@ class Outcome(StrEnum):
     """A training step whose loss or gradient failed a gate."""
 
 
-
 @dataclass(frozen=True, kw_only=True)
 class WindowSnapshot:
     """Counts inside a window at one moment."""

@@ -1,24 +1,31 @@
-"""When refused steps are too many: roll back, or stop. Counts and judges; the loop acts.
+"""When refused steps are too many: go back, or stop. Counts and judges; the recovery acts.
 
-Two shared health monitors watch the same steps. The *streak* monitor trips on refusals in a row (the state may be
-ill: roll back) and on a fifth of the recent steps (early phase: the data is plainly ill, stop, however short the run
-is). The *drop rate* monitor has a window long enough for its limit to mean something: at 0.1 % a window of 100,000
-batches expects 100 bad ones, and fewer than 10,000 batches expect fewer than 10, which is chance; that is its minimum.
-A streak that was rolled back is one incident in the drop rate, not five.
+Three shared health monitors. The *streak* monitor trips on refusals in a row (the state may be ill: go back) and on a
+fifth of the last 200 steps (the rule of the early phase: such data is plainly ill, however short the run is). The
+*drop rate* counts batches and the *skip rate* counts samples that were left out one by one (by a person, or by the
+task); each has a window long enough for its limit to mean something, and stops the run only when the exact lower
+confidence bound is above the limit. At 0.1 % a window of 100,000 batches expects 100 bad ones; fewer than 10,000
+expect fewer than 10, which is chance, so that is the minimum. Samples often come in clumps: ten times as many.
+
+Each way back is one incident in the drop rate, however many batches were refused before it. Where a stretch is met
+again, its counts are taken back with it, so that a batch counts once, by its last verdict.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from failsoft.errors import ConfigError
+from failsoft.health.blocks import BlockMonitor
 from failsoft.health.lifecycle import Lifecycle, Move
 from failsoft.health.monitor import HealthMonitor, HealthPolicy, Status, Verdict
+from failsoft.health.sequential import Tally, exact_lower_bound
 from failsoft.health.window import Outcome
+from failsoft.training.escalation import EscalationPolicy, Remedy, Tried, next_remedy
+from failsoft.training.passes import PassBook
 
 
 class RunState(StrEnum):
@@ -26,14 +33,18 @@ class RunState(StrEnum):
 
     RUNNING = "running"
     ROLLING_BACK = "rolling back"
+    """To the snapshot in RAM."""
+    BACK_TO_DISK = "going back to disk"
+    """To a checkpoint before it."""
     FINISHED = "finished"
     STOPPED = "stopped"
     """By a diagnosis; people must look at it."""
 
 
 MOVES = {
-    RunState.RUNNING: frozenset({RunState.ROLLING_BACK, RunState.FINISHED, RunState.STOPPED}),
+    RunState.RUNNING: frozenset(set(RunState) - {RunState.RUNNING}),
     RunState.ROLLING_BACK: frozenset({RunState.RUNNING, RunState.STOPPED}),
+    RunState.BACK_TO_DISK: frozenset({RunState.RUNNING, RunState.STOPPED}),
     RunState.FINISHED: frozenset[RunState](),
     RunState.STOPPED: frozenset[RunState](),
 }
@@ -43,9 +54,10 @@ class Advice(StrEnum):
     """What the counts call for."""
 
     GO_ON = "go on"
-    ROLL_BACK = "roll back"
-    STOP_STUCK = "stop: rolling back does not help"
-    STOP_DROP_RATE = "stop: too many batches are refused"
+    ROLL_BACK = "go back"
+    """By the remedy that :meth:`Breaker.remedy` names."""
+    STOP_STUCK = "stop: going back does not help"
+    STOP_DROP_RATE = "stop: too much of the data is refused"
 
 
 def streak_policy() -> HealthPolicy:
@@ -53,11 +65,11 @@ def streak_policy() -> HealthPolicy:
     return HealthPolicy(window_size=200, min_samples=100, max_bad_fraction=0.20, max_consecutive_bad=5)
 
 
-def drop_rate_policy() -> HealthPolicy:
-    """Warn above 0.01 %, stop when even the lower confidence bound is above 0.1 %."""
+def rate_policy(*, window_size: int, min_samples: int) -> HealthPolicy:
+    """Warn above 0.01 %, stop when even the lower confidence bound (99.9 %) is above 0.1 %."""
     return HealthPolicy(
-        window_size=100_000,
-        min_samples=10_000,
+        window_size=window_size,
+        min_samples=min_samples,
         max_bad_fraction=0.001,
         ruled_out_bad_fraction=0.001,
         warn_bad_fraction=0.0001,
@@ -66,115 +78,206 @@ def drop_rate_policy() -> HealthPolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class BreakerPolicy:
-    """When to roll back and when to stop."""
+    """When to go back, how, and when to stop."""
 
     streak: HealthPolicy = field(default_factory=streak_policy)
-    drop_rate: HealthPolicy = field(default_factory=drop_rate_policy)
-    max_fruitless_rollbacks: int = 3
-    """So many rollbacks without an applied step between them stop the run."""
+    drop_rate: HealthPolicy = field(default_factory=lambda: rate_policy(window_size=100_000, min_samples=10_000))
+    """Of batches."""
+    skip_rate: HealthPolicy = field(default_factory=lambda: rate_policy(window_size=10_000_000, min_samples=100_000))
+    """Of samples."""
+    escalation: EscalationPolicy = field(default_factory=EscalationPolicy)
 
     def __post_init__(self) -> None:
-        """Refuse a breaker that never rolls back."""
+        """Refuse a breaker that never goes back."""
         if self.streak.max_consecutive_bad is None:
             raise ConfigError("the streak policy has no max_consecutive_bad; set it (5) or nothing ever rolls back")
-        if self.max_fruitless_rollbacks < 1:
-            raise ConfigError(f"max_fruitless_rollbacks is {self.max_fruitless_rollbacks}; use 1 or more")
 
 
-def judge(streak: Verdict, drop_rate: Verdict, fruitless_rollbacks: int, policy: BreakerPolicy) -> tuple[Advice, str]:
-    """What to do now, and why, from nothing but the counts."""
-    if streak.consecutive_bad >= (policy.streak.max_consecutive_bad or 1):
-        if fruitless_rollbacks >= policy.max_fruitless_rollbacks:
-            return (
-                Advice.STOP_STUCK,
-                f"{streak.reason} again after {fruitless_rollbacks} rollbacks without one good step",
-            )
-        return Advice.ROLL_BACK, streak.reason
-    for verdict in (streak, drop_rate):
-        if verdict.status is Status.DEGRADED:
-            return Advice.STOP_DROP_RATE, verdict.reason
-    return Advice.GO_ON, drop_rate.reason
+def judge(streak: Verdict, drop_rate: Verdict, remedy: Remedy) -> tuple[Advice, str]:
+    """What to do now, and why (empty to go on), from nothing but the counts.
+
+    Args:
+        streak: of recent steps; it goes before the long window.
+        drop_rate: of the long window of batches.
+        remedy: the next one at this place.
+    """
+    if streak.in_a_row:
+        return (Advice.STOP_STUCK if remedy is Remedy.STOP else Advice.ROLL_BACK), streak.reason
+    if streak.status is Status.DEGRADED:
+        return Advice.STOP_DROP_RATE, f"{streak.reason}, in the last {streak.policy.window_size} steps"
+    if drop_rate.status is Status.DEGRADED:
+        return Advice.STOP_DROP_RATE, rate_in_words(drop_rate, "batches")
+    return Advice.GO_ON, ""
+
+
+def rate_in_words(verdict: Verdict, unit: str) -> str:
+    """Like "14 bad of 12,000 batches (0.117 %, at least 0.043 % with 99.9 % confidence)", with the limits."""
+    policy, total = verdict.policy, verdict.total
+    if not total:
+        return f"no {unit} yet"
+    low = exact_lower_bound(Tally(bad=verdict.bad, total=total), alpha=policy.chance_alpha)
+    share, sure = verdict.bad / total, 1.0 - policy.chance_alpha
+    limits = f"warns above {_percent(policy.warn_bad_fraction or 0.0)}, stops when surely above"
+    return (
+        f"{verdict.bad:,} bad of {total:,} {unit} ({_percent(share)}, at least {_percent(low)} with {sure * 100:g} % "
+        f"confidence; {limits} {_percent(policy.max_bad_fraction)})"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.3f} %"
 
 
 class Breaker:
-    """The counts of one run. Its state is small JSON and part of the checkpoint."""
+    """The counts of one run. Its state is small JSON and part of the checkpoint; all ranks count alike."""
 
     def __init__(self, policy: BreakerPolicy, *, on_move: Callable[[Move[RunState]], None] | None = None) -> None:
         self.policy = policy
-        self.life = Lifecycle(MOVES, RunState.RUNNING, on_move)
+        self.on_move: Callable[[Move[RunState]], None] = on_move or (lambda _move: None)
+        """Told of each move; one event of the ledger each."""
+        self.life = Lifecycle(MOVES, RunState.RUNNING, self._moved)
+        self.passes = PassBook()
+        self.history: list[Tried] = []
+        """What was tried at this place, in order."""
         self._streak = HealthMonitor(policy=policy.streak)
-        self._drops = HealthMonitor(policy=policy.drop_rate)
+        self._drops = BlockMonitor(policy=policy.drop_rate)
+        self._skips = BlockMonitor(policy=policy.skip_rate)
         self._pending = 0
-        self._fruitless = 0
-        self._counted = 0
-        self._bad_at: deque[int] = deque()
+        self._since_back = 0
+        self._then: Mapping[str, Any] | None = None
         self.refused = 0
+        """Batches that left no trace, each once."""
         self.rollbacks = 0
+        """Ways back, to RAM or disk."""
 
     @property
     def drop_rate(self) -> Verdict:
-        """The long window's verdict; its ``warning`` is the early sign."""
+        """Of batches; its ``warning`` is the early sign."""
         return self._drops.verdict()
 
     @property
+    def skip_rate(self) -> Verdict:
+        """Of samples that were left out one by one."""
+        return self._skips.verdict()
+
+    @property
     def in_a_row(self) -> int:
-        """Refusals since the last applied step or rollback."""
+        """Refusals since the last applied step or way back."""
         return self._pending
 
-    def record(self, *, applied: bool) -> tuple[Advice, str]:
+    def record(self, *, applied: bool, position: int = 0) -> tuple[Advice, str]:
         """Count one step and say what follows from it."""
         self._streak.record(Outcome.GOOD if applied else Outcome.REFUSED)
         if applied:
-            self._settle_streak(incidents=self._pending)
-            self._fruitless = 0
-            self._count(Outcome.GOOD)
+            self._drops.count(good=1, bad=self._pending)
+            self._pending = 0
+            self._settle()
         else:
             self.refused += 1
             self._pending += 1
-        return judge(self._streak.verdict(), self._drops.verdict(), self._fruitless, self.policy)
+            self.passes.refused(position)
+        return judge(self._streak.verdict(), self._drops.verdict(), self.remedy())
 
-    def rolled_back(self) -> None:
-        """The streak was answered by a rollback: one incident, and a new start for the count in a row."""
-        self._settle_streak(incidents=1)
+    def passed_over(self, position: int) -> None:
+        """A batch refused in two passes is not met a third time; unless a way back counts for it, it counts."""
+        self.refused += 1
+        if not self.passes.was_in_burst(position):
+            self._drops.count(bad=1)
+
+    def saw(self, *, samples: int, skipped: int) -> tuple[Advice, str]:
+        """Count samples over all ranks, ``skipped`` of them left out one by one."""
+        self._skips.count(good=samples - skipped, bad=skipped)
+        verdict = self._skips.verdict()
+        if verdict.status is Status.DEGRADED:
+            return Advice.STOP_DROP_RATE, rate_in_words(verdict, "samples")
+        return Advice.GO_ON, ""
+
+    def remedy(self) -> Remedy:
+        """What to try now, at this place."""
+        return next_remedy(self.history, self.policy.escalation)
+
+    def tried(self, remedy: Remedy, *, position: int, why: str) -> None:
+        """Remember a remedy of this place; also one that could not be had."""
+        self.history.append(Tried(remedy=remedy, position=position, why=why))
+        self._since_back = 0
+
+    def rewound(self, then: Mapping[str, Any] | None) -> None:
+        """The state is an older one again; ``then`` is this breaker's state of that moment."""
+        self._then = then
+
+    def rolled_back(
+        self, *, remedy: Remedy = Remedy.SNAPSHOT, position: int = 0, why: str = "", replays: bool = False
+    ) -> None:
+        """The trouble was answered by a way back: one incident, and a new start for the count in a row.
+
+        Args:
+            remedy: which way.
+            position: where the run turned back.
+            why: which trouble.
+            replays: the stretch is met again: what was counted in it is taken back.
+        """
+        self.tried(remedy, position=position, why=why)
+        if replays:
+            self.passes.burst(range(position - self._pending, position))
+            self._take_back()
+        self._drops.count(bad=1)
+        self._pending, self._then = 0, None
         self._streak.forget_streak()  # its window stays: bursts with a good step between them still add up
-        self._fruitless += 1
         self.rollbacks += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """All counts as JSON; the long window as its length and the places of its bad outcomes."""
+        """All counts as JSON."""
         return {
             "refused": self.refused,
             "rollbacks": self.rollbacks,
-            "fruitless": self._fruitless,
             "pending": self._pending,
-            "counted": self._counted,
-            "bad_at": list(self._bad_at),
+            "drops": self._drops.counts(),
+            "skips": self._skips.counts(),
+            "history": [{"remedy": t.remedy, "position": t.position, "why": t.why} for t in self.history],
+            "since_back": self._since_back,
+            "passes": self.passes.state_dict(),
         }
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the counts of a checkpoint on. The short window starts anew; a streak goes on where it was."""
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take the counts of a checkpoint on, of failsoft 0.1 too. The short window starts anew; a streak goes on."""
         self.refused, self.rollbacks = int(state_dict["refused"]), int(state_dict["rollbacks"])
-        self._fruitless, self._pending = int(state_dict["fruitless"]), int(state_dict["pending"])
+        self._pending = int(state_dict["pending"])
         self._streak.clear()
         for _ in range(self._pending):
             self._streak.record(Outcome.REFUSED)
-        self._drops.clear()
-        self._bad_at.clear()
-        bad_at = {int(place) for place in state_dict["bad_at"]}
-        counted = int(state_dict["counted"])
-        self._counted = max(0, counted - self.policy.drop_rate.window_size)
-        for place in range(self._counted, counted):
-            self._count(Outcome.REFUSED if place in bad_at else Outcome.GOOD)
+        _load_window(self._drops, state_dict)
+        self._skips.load_counts(state_dict.get("skips", ()))
+        self.history = [Tried.from_json(entry) for entry in state_dict.get("history", ())]
+        self._since_back = int(state_dict.get("since_back", 0))
+        self.passes.load_state_dict(state_dict.get("passes", {}))
 
-    def _settle_streak(self, *, incidents: int) -> None:
-        for _ in range(incidents):
-            self._count(Outcome.REFUSED)
-        self._pending = 0
+    def _take_back(self) -> None:
+        """Windows as they were then; the ways back since then stay incidents."""
+        if self._then is None:
+            return
+        self.refused = int(self._then["refused"])
+        _load_window(self._drops, self._then)
+        self._drops.count(bad=self.rollbacks - int(self._then["rollbacks"]))
+        self._skips.load_counts(self._then.get("skips", ()))
 
-    def _count(self, outcome: Outcome) -> None:
-        self._drops.record(outcome)
-        if outcome is Outcome.REFUSED:
-            self._bad_at.append(self._counted)
-        self._counted += 1
-        while self._bad_at and self._bad_at[0] < self._counted - self.policy.drop_rate.window_size:
-            self._bad_at.popleft()
+    def _moved(self, move: Move[RunState]) -> None:
+        self.on_move(move)  # looked up late: the loop sets it after the breaker is made
+
+    def _settle(self) -> None:
+        if not self.history:
+            return
+        self._since_back += 1
+        if self._since_back >= self.policy.escalation.settled_after_steps:
+            self.history.clear()
+
+
+def _load_window(window: BlockMonitor, state_dict: Mapping[str, Any]) -> None:
+    if "drops" in state_dict:
+        window.load_counts(state_dict["drops"])
+        return
+    window.clear()
+    begins = max(0, int(state_dict["counted"]) - window.policy.window_size)  # failsoft 0.1 listed the bad ones
+    for place in [int(place) for place in state_dict["bad_at"] if place >= begins]:
+        window.count(good=place - begins, bad=1)
+        begins = place + 1
+    window.count(good=int(state_dict["counted"]) - begins)

@@ -7,19 +7,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from failsoft.errors import FailsoftError
 from failsoft.health.clock import Clock
 from failsoft.health.faults import Fault, FaultPlan
 from failsoft.health.ledger import Ledger
-from failsoft.training.batches import GlobalBatches
-from failsoft.training.breaker import Breaker
+from failsoft.health.lifecycle import Move
+from failsoft.training.breaker import Breaker, RunState, rate_in_words
 from failsoft.training.checkpoint import Restored
 from failsoft.training.consumed import ConsumedRecord
+from failsoft.training.course import Course
 from failsoft.training.deadletters import LetterPolicy
+from failsoft.training.escalation import Remedy
 from failsoft.training.guard import StepOutcome
 from failsoft.training.letter_office import LetterOffice
 from failsoft.training.progress import Phase, PositionMark, Progress, ProgressFile, read_progress
 from failsoft.training.ranks import Ranks
-from failsoft.training.snapshot import SnapshotMark
 from failsoft.training.state import TrainingState
 
 _LOSS_MEMORY = 0.95
@@ -40,6 +42,16 @@ class Desk:
     """Write down the ids of all batches, so that ``failsoft verify`` can judge the run."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class WayBack:
+    """Where a run stood when it turned back."""
+
+    position: int
+    step: int
+    burst: int
+    """Batches in a row that were refused just before."""
+
+
 class Chronicle:
     """Writes the story of one rank. Judges nothing and changes nothing in the run."""
 
@@ -55,7 +67,7 @@ class Chronicle:
         self._progress = Progress(phase=Phase.TRAINING)
         self._set_mark: Callable[[int], None] = _nowhere
         self._resumes = False
-        self._warned = False
+        self._warned: set[str] = set()
         self._speechless = False
         self._began_s = 0.0
         self._consumed: ConsumedRecord | None = None
@@ -77,28 +89,28 @@ class Chronicle:
         if self._leads:
             self._desk.ledger.record("workers_up", "the state is read next", world=self._ranks.world)
 
-    def started(
-        self, restored: Restored | None, *, total_batches: int, identity_digest: str, batches: GlobalBatches
-    ) -> None:
+    def started(self, restored: Restored | None, *, course: Course, identity_digest: str) -> None:
         """A group of workers begins, at the start or at a checkpoint."""
         if self._consumed is not None:
-            self._consumed.begin(position=self._state.position, batches=batches, total_batches=total_batches)
+            planned = course.planned
+            self._consumed.begin(position=self._state.position, batches=course.batches, total_batches=planned)
         self._letters.resumed(self._state.position)
         if not self._leads:
             return
         before, reached = read_progress(self._desk.folder), PositionMark(self._desk.folder).read()
         attempt = 1 if before is None else before.attempt + 1
         repeated = max(0, (reached or 0) - self._state.position)
-        self._progress = replace(self._progress, attempt=attempt, total=total_batches)
+        self._progress = replace(self._progress, attempt=attempt, total=course.total)
         self._resumes = reached is not None
         self._tell(
             "run_started",
             "from the beginning" if restored is None else f"from {restored.name}",
             attempt=attempt,
-            total_batches=total_batches,
+            total_batches=course.total,
             world=self._ranks.world,
             config_digest=identity_digest,
             repeated_batches=repeated,
+            rollbacks=self._breaker.rollbacks,
             last_seen_s=PositionMark(self._desk.folder).last_set_s(),
         )
         if restored is not None:
@@ -148,28 +160,50 @@ class Chronicle:
         if self._leads:
             details = self._letters.event_data(letter)
             details["took_s"] = round(self._desk.clock.monotonic_s() - self._began_s, 6)
-            self._tell("batch_refused", letter.reason, **details, in_a_row=self._breaker.in_a_row)
+            details |= {"in_a_row": self._breaker.in_a_row, "rollbacks": self._breaker.rollbacks}
+            self._tell("batch_refused", letter.reason, **details)
 
-    def rolled_back(self, why: str, *, mark: SnapshotMark, step_before: int, burst: int) -> None:
-        """The state is that of the snapshot again; the position moved on."""
+    def rolled_back(self, why: str, *, before: WayBack, to: int, remedy: Remedy, replays: bool) -> None:
+        """The state is that of position ``to`` again; the position moved on, or the stretch is met again."""
         if self._consumed is not None:
-            self._consumed.rolled_back(at=self._state.position, to=mark.position)
+            self._consumed.rolled_back(at=before.position, to=to)
+        if replays:
+            self._letters.resumed(to)
         self._tell(
             "rolled_back",
             why,
-            step_before=step_before,
-            step_after=mark.step,
-            undone_steps=step_before - mark.step,
-            snapshot_position=mark.position,
-            refused_in_burst=burst,
+            position=before.position,
+            step_before=before.step,
+            step_after=self._state.step,
+            undone_steps=before.step - self._state.step,
+            snapshot_position=to,
+            refused_in_burst=before.burst,
+            remedy=remedy.name.lower(),
+            replayed_from=to if replays else None,
+            rollbacks=self._breaker.rollbacks,
             reproduction=self._letters.record_of_state() if self._leads else None,
         )
 
-    def buried(self, positions: Iterable[int], batches: GlobalBatches) -> None:
-        """The updates of these batches were undone by a rollback: each leaves a letter."""
+    def buried(self, positions: Iterable[int], course: Course) -> None:
+        """The updates of these batches were undone by a rollback: each leaves a letter, but for refused ones."""
         for position in positions:
-            mine = batches.indices(position, self._ranks.rank, self._ranks.world)
-            self._letters.undone(position, mine.tolist(), step=self._state.step, undone_at=self._state.position)
+            if not self._breaker.passes.was_refused(position):
+                mine = course.share(position, self._ranks)
+                self._letters.undone(position, mine.tolist(), step=self._state.step, undone_at=self._state.position)
+
+    def passed_over(self, position: int) -> None:
+        """A batch that was refused in two passes is not met a third time."""
+        self._letters.again(position)
+        why = "refused in two passes, passed over for good"
+        self._tell("batch_refused", why, reason=why, position=position, rollbacks=self._breaker.rollbacks)
+
+    def withdrew(self, name: str) -> None:
+        """A checkpoint was removed because going back to its moment did not help, and its position is met again."""
+        self._tell("checkpoint_withdrawn", "going back to its moment did not help", name=name)
+
+    def moved(self, move: Move[RunState]) -> None:
+        """The run's state changed: one event for each move."""
+        self._tell("run_moved", move.why, before=move.before, after=move.after)
 
     @contextmanager
     def handing_over(self) -> Iterator[None]:
@@ -188,16 +222,22 @@ class Chronicle:
             self._tell("snapshot_withheld", f"{tensor} is not finite", tensor=tensor, reproduction=record)
 
     def watched(self) -> None:
-        """Say once when the drop rate goes above its warning level."""
-        verdict = self._breaker.drop_rate
-        if verdict.warning and not self._warned:
-            self._tell("drop_rate_warning", verdict.reason, bad=verdict.bad, total=verdict.total)
-        self._warned = verdict.warning
+        """Say once when a rate goes above its warning level."""
+        for unit, verdict in (("batches", self._breaker.drop_rate), ("samples", self._breaker.skip_rate)):
+            if verdict.warning and unit not in self._warned:
+                said = rate_in_words(verdict, unit)
+                self._tell("drop_rate_warning", said, bad=verdict.bad, total=verdict.total, unit=unit)
+            (self._warned.add if verdict.warning else self._warned.discard)(unit)
 
-    def stopped(self, diagnosis: str) -> None:
+    def stopped(self, error: FailsoftError) -> None:
         """The run will not go on by itself."""
-        self._tell("run_stopped", diagnosis)
+        self._tell("run_stopped", str(error), error=type(error).__name__)
         self._end(Phase.STOPPED)
+
+    def reported(self, write: Callable[[], object]) -> None:
+        """Write what explains a stop; rank 0 does."""
+        if self._leads:
+            self._put_down(write)
 
     def finished(self) -> None:
         """All batches are consumed."""

@@ -1,7 +1,8 @@
 """Everything that a training step changes, as named tensors and small JSON, and back.
 
 RAM snapshots and disk checkpoints both take this form, so what one restores the other does too. Names of tensors:
-``model/<parameter or buffer>`` (also non-persistent buffers; tied weights once), ``optimizer/<index>/<moment>``.
+``model/<parameter or buffer>`` (also non-persistent buffers; tied weights once), ``ema/<the same>``,
+``optimizer/<index>/<moment>``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,7 @@ from failsoft.errors import ConfigError, IncompatibleArtifactError
 
 _MODEL = "model/"
 _OPTIMIZER = "optimizer/"
+_EMA = "ema/"
 
 
 class Stateful(Protocol):
@@ -37,6 +39,15 @@ class Stateful(Protocol):
         ...
 
 
+@runtime_checkable
+class Rewindable(Stateful, Protocol):
+    """A part that stays as it is when the state goes back, and wants to know what it was then."""
+
+    def rewound(self, then: Mapping[str, Any] | None) -> None:
+        """The state is an older one again; ``then`` is what this part's ``state_dict`` said at that moment."""
+        ...
+
+
 @dataclass(kw_only=True)
 class TrainingState:
     """The moving parts of a run."""
@@ -48,6 +59,10 @@ class TrainingState:
     scaler: GradScaler | None = None
     breaker: Stateful | None = None
     """Counts of refused steps; restored from disk, kept through a rollback."""
+    ema: nn.Module | None = None
+    """Averaged weights (``torch.optim.swa_utils.AveragedModel``)."""
+    guard: Stateful | None = None
+    """The guard's recent levels and the relief of the learning rate; restored from disk, kept through a rollback."""
     position: int = 0
     """Global batches consumed since the start of the run, refused ones included."""
     step: int = 0
@@ -77,6 +92,7 @@ def flatten(state: TrainingState) -> FlatState:
         "scheduler": None if state.scheduler is None else state.scheduler.state_dict(),
         "scaler": None if state.scaler is None else state.scaler.state_dict(),
         "breaker": None if state.breaker is None else state.breaker.state_dict(),
+        "guard": None if state.guard is None else state.guard.state_dict(),
     }
     try:
         plain = dict(json.loads(json.dumps(scalars)))
@@ -84,7 +100,8 @@ def flatten(state: TrainingState) -> FlatState:
         raise ConfigError(
             f"the training state holds what JSON cannot say: {error}; use a scheduler of plain numbers"
         ) from error
-    return FlatState(tensors=model_tensors(state.model) | moments, scalars=plain)
+    averages = {} if state.ema is None else module_tensors(state.ema, _EMA)
+    return FlatState(tensors=model_tensors(state.model) | averages | moments, scalars=plain)
 
 
 def unflatten(flat: FlatState, into: TrainingState, *, with_breaker: bool) -> None:
@@ -93,39 +110,71 @@ def unflatten(flat: FlatState, into: TrainingState, *, with_breaker: bool) -> No
     Args:
         flat: what :func:`flatten` gave.
         into: parts of the same shapes.
-        with_breaker: also take on its counts (a restart does, a rollback keeps the live ones).
+        with_breaker: also take on the counts of breaker and guard (a restart does, a rollback keeps the live ones). A
+            breaker that has a method ``rewound`` is shown its older counts instead.
 
     Raises:
         IncompatibleArtifactError: names or shapes of the model's tensors differ; nothing was changed.
     """
     load_model_tensors(into.model, flat.tensors)
     _load_optimizer(into.optimizer, flat)
+    if into.ema is not None:
+        _load_average(into.ema, into.model, flat.tensors)
     scalars = flat.scalars
-    for part, key in ((into.scheduler, "scheduler"), (into.scaler, "scaler"), (into.breaker, "breaker")):
-        if part is not None and scalars[key] is not None and (key != "breaker" or with_breaker):
+    parts: dict[str, Any] = {"scheduler": into.scheduler, "scaler": into.scaler}
+    if with_breaker:
+        parts |= {"breaker": into.breaker, "guard": into.guard}
+    elif isinstance(into.breaker, Rewindable):
+        into.breaker.rewound(scalars["breaker"])
+    for key, part in parts.items():
+        if part is not None and scalars.get(key) is not None:
             part.load_state_dict(_like(scalars[key], part.state_dict()))
     into.position, into.step = int(scalars["position"]), int(scalars["step"])
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and all buffers by name, detached, not copied."""
-    named = dict(model.named_parameters()) | dict(model.named_buffers())
-    return {f"{_MODEL}{name}": tensor.detach() for name, tensor in named.items()}
+    return module_tensors(model, _MODEL)
 
 
-@torch.no_grad()
+def module_tensors(module: nn.Module, prefix: str) -> dict[str, Tensor]:
+    """Parameters and all buffers by name below ``prefix``, detached, not copied."""
+    named = dict(module.named_parameters()) | dict(module.named_buffers())
+    return {f"{prefix}{name}": tensor.detach() for name, tensor in named.items()}
+
+
 def load_model_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Copy saved parameters and buffers into a model, in place; tensors of other parts are passed over.
 
     Raises:
         IncompatibleArtifactError: naming what is missing, unknown, or of another shape; nothing was changed.
     """
-    live = model_tensors(model)
-    saved = {name: tensor for name, tensor in tensors.items() if name.startswith(_MODEL)}
-    wrong = [f"{name[len(_MODEL) :]} is missing" for name in sorted(live.keys() - saved.keys())]
-    wrong += [f"{name[len(_MODEL) :]} is not in the model" for name in sorted(saved.keys() - live.keys())]
+    _load_module(model, tensors, _MODEL)
+
+
+def _load_average(ema: nn.Module, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """The saved average; where an older run had none, it starts from the restored weights, as a new one would."""
+    if any(name.startswith(_EMA) for name in tensors):
+        _load_module(ema, tensors, _EMA)
+        return
+    fresh = {f"{_EMA}module.{name[len(_MODEL) :]}": tensor for name, tensor in model_tensors(model).items()}
+    fresh |= {name: torch.zeros_like(tensor) for name, tensor in module_tensors(ema, _EMA).items() if name not in fresh}
+    _load_module(ema, fresh, _EMA)
+
+
+@torch.no_grad()
+def _load_module(module: nn.Module, tensors: Mapping[str, Tensor], prefix: str) -> None:
+    """Copy saved parameters and buffers into a module, in place.
+
+    Raises:
+        IncompatibleArtifactError: naming what is missing, unknown, or of another shape; nothing was changed.
+    """
+    live = module_tensors(module, prefix)
+    saved = {name: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    wrong = [f"{name[len(prefix) :]} is missing" for name in sorted(live.keys() - saved.keys())]
+    wrong += [f"{name[len(prefix) :]} is not in the model" for name in sorted(saved.keys() - live.keys())]
     wrong += [
-        f"{name[len(_MODEL) :]} is {tuple(saved[name].shape)}, the model has {tuple(live[name].shape)}"
+        f"{name[len(prefix) :]} is {tuple(saved[name].shape)}, the model has {tuple(live[name].shape)}"
         for name in sorted(live.keys() & saved.keys())
         if saved[name].shape != live[name].shape
     ]

@@ -77,17 +77,30 @@ def _of(events: list[Event], kind: str) -> list[Event]:
     return [event for event in events if event.kind == kind]
 
 
-def _standing(events: list[Event], kind: str) -> dict[int, Event]:
-    """The events of a kind by position, without those that a restart from before them undid."""
-    own_batch = 0 if kind == "rolled_back" else 1  # a rollback is told after its last batch, a refusal before it counts
-    found: dict[int, Event] = {}
+def _standing(events: list[Event], kind: str) -> dict[tuple[int, int], Event]:
+    """The events of a kind, without those that a restart from before them undid; a batch by its last verdict.
+
+    The key is the rollbacks until then (for a batch: 0) and the position. A rollback whose stretch was met again undid
+    the verdicts on it; they were spoken anew.
+    """
+    batches = kind == "batch_refused"
+    found: dict[tuple[int, int], Event] = {}
     for event in events:
         if event.kind == "run_started":
-            start = int(event.data.get("position", 0))
-            found = {position: earlier for position, earlier in found.items() if position + own_batch <= start}
+            found = {key: earlier for key, earlier in found.items() if _before(earlier, event, own=int(batches))}
+        elif batches and event.kind == "rolled_back" and event.data.get("replayed_from") is not None:
+            found = {key: earlier for key, earlier in found.items() if key[1] < int(event.data["replayed_from"])}
         elif event.kind == kind:
-            found[int(event.data["position"])] = event
+            found[0 if batches else int(event.data.get("rollbacks", 0)), int(event.data["position"])] = event
     return found
+
+
+def _before(event: Event, start: Event, *, own: int) -> bool:
+    """Whether an event was before the moment that a start goes on from. ``own``: 1 if it comes before its position."""
+    rollbacks, then = int(event.data.get("rollbacks", 0)), int(start.data.get("rollbacks", 0))
+    if rollbacks != then:
+        return rollbacks < then
+    return int(event.data["position"]) + own <= int(start.data.get("position", 0))
 
 
 def _resume_times(events: list[Event]) -> Iterable[float]:

@@ -1,0 +1,60 @@
+"""What a training loop is given: what is learnt, how long, and how often what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from failsoft.errors import ConfigError
+from failsoft.training.cadence import Cadence
+from failsoft.training.recovery import Poisoned
+
+
+class Task(Protocol):
+    """What is learnt.
+
+    A task may do more: ``sources(indices)`` (:class:`failsoft.training.circumstances.KnowsSources`) names shards or
+    files for reports, ``take_skipped()`` (:class:`failsoft.training.samples.Skips`) tells samples that it left out.
+    """
+
+    def loss(self, indices: NDArray[np.int64]) -> Tensor:
+        """Mean loss over these samples (at least one), through the model that the guard and the optimizer hold."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopPlan:
+    """How long, and how often what."""
+
+    total_batches: int
+    """Global batches of the whole run, refused ones included."""
+    seed: int
+    snapshot_every_steps: int = 100
+    """Applied steps between RAM snapshots: what a rollback undoes at most."""
+    checkpoint_every_steps: int = 2000
+    """Applied steps between disk checkpoints: what a restart repeats at most."""
+    poisoned: Poisoned = Poisoned.SKIP
+    """What becomes of the stretch between the moment that a rollback goes back to and the trouble."""
+    checkpoint_every_s: float | None = None
+    """Also one when so much time has passed; looked at where the ranks meet for a snapshot."""
+    checkpoint_at_epoch_end: bool = False
+    """Also one when the last batch of an epoch is consumed."""
+
+    def __post_init__(self) -> None:
+        """Refuse plans that do nothing."""
+        for name in ("total_batches", "snapshot_every_steps", "checkpoint_every_steps"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; use 1 or more")
+        self.cadence()
+
+    def cadence(self) -> Cadence:
+        """What makes a disk checkpoint due."""
+        return Cadence(
+            every_steps=self.checkpoint_every_steps,
+            every_s=self.checkpoint_every_s,
+            at_epoch_end=self.checkpoint_at_epoch_end,
+        )
