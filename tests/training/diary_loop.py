@@ -18,7 +18,7 @@ from failsoft.health.faults import FaultPlan
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.breaker import Breaker, BreakerPolicy
 from failsoft.training.guard import GuardPolicy, StepGuard
-from failsoft.training.loop import LoopPlan, TrainLoop
+from failsoft.training.loop import LoopPlan, Poisoned, TrainLoop
 from failsoft.training.ranks import Ranks, SoloRank
 from failsoft.training.state import TrainingState
 from tests.training.toys import toy_loop
@@ -53,6 +53,7 @@ class Setting:
     dropout: float = 0.3
     record: bool = False
     """Whether consumed samples are written down."""
+    poisoned: Poisoned = Poisoned.SKIP
 
 
 @dataclass
@@ -90,7 +91,13 @@ def diary_loop(
     faults: FaultPlan | None = None,
 ) -> tuple[TrainLoop, DiaryTask]:
     """The loop and its diary."""
-    plan = LoopPlan(total_batches=setting.total, seed=3, snapshot_every_steps=7, checkpoint_every_steps=setting.every)
+    plan = LoopPlan(
+        total_batches=setting.total,
+        seed=3,
+        snapshot_every_steps=7,
+        checkpoint_every_steps=setting.every,
+        poisoned=setting.poisoned,
+    )
     toy = toy_loop(folder, plan=plan, faults=faults)
     state = _state(setting.dropout)
     ranks = ranks or SoloRank()

@@ -15,7 +15,9 @@ from failsoft.health.ledger import Ledger, Side, read_ledger
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.exactness import Fate, verify
 from failsoft.training.goodput import Account, account
+from failsoft.training.loop import Poisoned
 from failsoft.training.progress import PositionMark
+from failsoft.training.requeue import append_requeue
 from failsoft.training.stretches import Part
 from tests.training.diary_loop import Death, DiaryTask, Setting, diary_loop, group_life
 
@@ -31,9 +33,16 @@ def lived(folder: Path, setting: Setting, *deaths: int, faults: FaultPlan | None
             assert deadly is not None
 
 
-def clocked(folder: Path, clock: ManualClock, *, deadly: int | None, faults: FaultPlan | None = None) -> None:
+def clocked(
+    folder: Path,
+    clock: ManualClock,
+    *,
+    deadly: int | None,
+    faults: FaultPlan | None = None,
+    setting: Setting = ALL,
+) -> None:
     """One life in which each batch takes a second."""
-    loop, task = diary_loop(folder, ALL, deadly=deadly, faults=faults)
+    loop, task = diary_loop(folder, setting, deadly=deadly, faults=faults)
     ledger = Ledger(folder / "ledger.jsonl", clock, side=Side.TRAINING, subject=folder.name)
     desk = replace(loop.desk, clock=clock, ledger=ledger)
     loop = replace(loop, desk=desk, checkpoints=replace(loop.checkpoints, ledger=ledger))
@@ -81,20 +90,27 @@ def test_the_last_sign_of_life_is_the_moment_of_the_last_batch_begun(tmp_path: P
     assert 0.0 <= changed_s - seen_s < 60.0
 
 
-@settings(max_examples=12, deadline=None)
-@given(deaths=st.lists(st.integers(0, 38), max_size=5), bad=st.integers(0, 34))
+WAYS_BACK = [(Poisoned.SKIP, 5), (Poisoned.SKIP, 10), (Poisoned.SKIP, 15), (Poisoned.REPLAY, 5)]
+"""What becomes of a stretch, and how many batches in a row are bad: one, two and three remedies, the third on disk."""
+
+
+@pytest.mark.parametrize(("poisoned", "count"), WAYS_BACK)
+@settings(max_examples=3, deadline=None)
+@given(deaths=st.lists(st.integers(0, 38), max_size=4), bad=st.integers(10, 34))
 def test_a_run_killed_anywhere_around_a_rollback_accounts_for_every_sample(
-    tmp_path_factory: pytest.TempPathFactory, deaths: list[int], bad: int
+    tmp_path_factory: pytest.TempPathFactory, poisoned: Poisoned, count: int, deaths: list[int], bad: int
 ) -> None:
     folder = tmp_path_factory.mktemp("killed")
-    faults = FaultPlan(faults=burst(FaultKind.NAN_BATCH, first=bad, count=5))
-    lived(folder, ALL, *deaths, faults=faults)
+    faults = FaultPlan(faults=burst(FaultKind.NAN_BATCH, first=bad, count=count))
+    lived(folder, replace(ALL, poisoned=poisoned), *deaths, faults=faults)
     found = verify(folder)
     assert found.sound
     dead = sum(epoch.counts[Fate.DEAD] for epoch in found.epochs)
-    positions = range(bad, min(bad + 5, 39))
+    positions = range(bad, min(bad + count, 39))
     assert dead == sum(len(ALL.batches.global_indices(position)) for position in positions)
     assert all(sum(epoch.counts.values()) == 50 and not epoch.counts[Fate.NOT_YET] for epoch in found.epochs)
+    if poisoned is Poisoned.REPLAY:
+        assert sum(epoch.counts[Fate.UNDONE] for epoch in found.epochs) == 0
 
 
 @pytest.mark.parametrize("worlds", [(1, 2, 3), (4, 3, 1)])
@@ -108,6 +124,27 @@ def test_a_run_that_is_resized_at_each_restart_saw_each_sample_once(
     assert [epoch.counts[Fate.ONCE] for epoch in found.epochs] == [50, 50, 50]
     assert (found.worlds, found.generations) == (worlds, 3)
     assert found.repeated_batches == (12 - 10) + (28 - 25)
+
+
+def test_a_stretch_that_is_met_again_costs_the_time_of_its_first_pass(tmp_path: Path) -> None:
+    faults = FaultPlan(faults=burst(FaultKind.NAN_BATCH, first=17, count=5))
+    setting = replace(ALL, poisoned=Poisoned.REPLAY)
+    clocked(tmp_path / "run", ManualClock(), deadly=None, faults=faults, setting=setting)
+    result = accounted(tmp_path / "run")
+    assert result.seconds(Part.REFUSED) == 10.0  # both passes
+    assert result.seconds(Part.UNDONE) == 4.0
+    assert result.seconds(Part.PRODUCTIVE) == 39.0 - 5.0
+    assert [incident.kind for incident in result.incidents] == ["rollback", "rollback"]
+
+
+def test_a_requeued_batch_is_no_longer_dead(tmp_path: Path) -> None:
+    faults = FaultPlan(faults=(Fault(kind=FaultKind.NAN_BATCH, position=20),))
+    lived(tmp_path, ALL, faults=faults)
+    append_requeue(tmp_path, 20, at_s=0.0)
+    lived(tmp_path, ALL, faults=faults)
+    found = verify(tmp_path)
+    assert (found.reached, found.generations) == (40, 2)
+    assert [epoch.counts[Fate.ONCE] for epoch in found.epochs] == [50, 50, 50]
 
 
 def test_a_run_that_was_not_asked_to_keeps_no_record(tmp_path: Path) -> None:
