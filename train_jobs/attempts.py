@@ -7,13 +7,17 @@ from collections.abc import Callable
 
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.store import Artifact
-from failsoft.errors import NoProgressError, training_error
+from failsoft.errors import NoProgressError, PreemptedError, training_error
 from failsoft.health.clock import Clock
 from failsoft.health.ledger import Event, Ledger, Side, read_ledger
 from failsoft.training.checkpoint import newest_healthy
+from failsoft.training.notice import read_notice
 from failsoft.training.progress import PositionMark
 from failsoft.training.summary import SUPERVISOR
-from failsoft.training.supervise import Attempt, Failure, RestartPolicy, supervise
+from failsoft.training.supervise import Attempt, Failure, RestartPolicy, began_anew, supervise
+
+_LEAVING = frozenset({"notice_heard", "notice_missed", "preempted"})
+"""Events of workers that were told to leave; also of those who then died on the way."""
 
 RunOnce = Callable[[], str | None]
 """Starts workers and waits for their end; None when they ended by themselves, else what ended them."""
@@ -35,6 +39,7 @@ class Attempts:
         Raises:
             TrainingError: the breaker stopped the run with a diagnosis.
             NoProgressError: a deterministic bug, or three attempts without progress.
+            PreemptedError: the run was told to leave.
         """
         if self._reached() < self._total_batches:
             self._supervise(run_once, policy, rng)
@@ -48,7 +53,11 @@ class Attempts:
                 clock=self._clock,
                 rng=rng,
                 on_failed=self._failed,
+                told=self._told,
             )
+        except PreemptedError as error:
+            self._ledger.record("run_left", str(error), position=self._reached(), by=SUPERVISOR)
+            raise
         except NoProgressError as error:
             self._ledger.record(
                 "run_stopped", str(error), position=self._reached(), by=SUPERVISOR, error=type(error).__name__
@@ -69,7 +78,9 @@ class Attempts:
         error = run_once()
         news = self._events()[told:]
         self._raise_diagnosis(news)
-        reached = self._reached()
+        reached, leaving = self._reached(), [event.why for event in news if event.kind in _LEAVING]
+        if leaving:
+            error = leaving[-1]
         return Attempt(
             number=number,
             finished=reached >= self._total_batches,
@@ -77,7 +88,14 @@ class Attempts:
             reached=reached,
             error=error or "the workers ended without a word before all batches were consumed",
             failures=tuple(_failure(event) for event in news if event.kind == "worker_failed"),
+            preempted=bool(leaving),
+            told_to_leave=self._told(),
+            forgot=began_anew(news, checkpoint=began),
         )
+
+    def _told(self) -> bool:
+        """By whatever way, a notice to the whole run ends as a file in its folder."""
+        return read_notice(self._home.run(self._run)) is not None
 
     def _failed(self, attempt: Attempt, wait_s: float, why: str) -> None:
         data = {"attempt": attempt.number, "error": attempt.error, "wait_s": wait_s, "progressed": attempt.progressed}

@@ -119,6 +119,21 @@ def test_an_error_that_comes_back_at_the_same_batch_is_a_bug_and_stops_at_once(t
         desk.until_done(ValueError("no such label"), ValueError("no such label"), 30)
 
 
+@pytest.mark.parametrize(("kind", "status"), [("DropRateError", 3), ("NoProgressError", 4), ("Unheard", 1), ("", 1)])
+def test_a_diagnosis_keeps_its_kind_and_exit_status_on_its_way_through_the_ledger(
+    tmp_path: Path, kind: str, status: int
+) -> None:
+    desk = Desk(tmp_path)
+
+    def run_once() -> None:
+        desk.ledger.record("run_stopped", "look at shard 7", error=kind)
+
+    with pytest.raises(TrainingError, match="look at shard 7") as caught:
+        desk.attempts.until_done(run_once, policy=POLICY, rng=random.Random(1))
+    assert caught.value.exit_status == status
+    assert status == 1 or type(caught.value).__name__ == kind
+
+
 def test_a_diagnosis_of_the_breaker_is_passed_on_and_not_retried(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
 

@@ -12,6 +12,7 @@ from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LinearLR, LRScheduler, MultiStepLR, SequentialLR
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from failsoft.errors import IncompatibleArtifactError
 from failsoft.training.guard import StepGuard
@@ -113,3 +114,52 @@ def test_a_state_of_another_model_changes_nothing_and_is_named() -> None:
 
 def _settings(optimizer: Optimizer) -> list[dict[str, object]]:
     return [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+
+
+def test_the_scale_and_its_growth_tracker_are_equal_after_a_resume_and_the_rates_too(tmp_path: Path) -> None:
+    here, guard = trainee("two groups", "lambda")
+    train(guard, 7)  # growth_interval 4: the scale has grown once, the tracker stands at 3
+    there, _ = trainee("two groups", "lambda")
+    unflatten(through_disk(flatten(here), tmp_path), there, with_breaker=True)
+    assert here.scaler is not None
+    assert there.scaler is not None
+    state = there.scaler.state_dict()
+    assert (state["scale"], state["_growth_tracker"]) == (16.0, 3)
+    assert state == here.scaler.state_dict()
+    assert _settings(there.optimizer) == _settings(here.optimizer)
+
+
+def averaged() -> tuple[TrainingState, StepGuard]:
+    model = toy_model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    ema = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+    guard = StepGuard(model=model, optimizer=optimizer, ema=ema)
+    return TrainingState(model=model, optimizer=optimizer, ema=ema, guard=guard), guard
+
+
+def test_averaged_weights_and_the_relief_come_through_the_disk(tmp_path: Path) -> None:
+    here, guard = averaged()
+    guard.relief.lower(0.5)
+    train(guard, 5)
+    flat = through_disk(flatten(here), tmp_path)
+    there, other = averaged()
+    unflatten(flat, there, with_breaker=True)
+    assert there.ema is not None
+    assert here.ema is not None
+    assert same(weights_of(there.ema), weights_of(here.ema))
+    assert other.relief.factor == guard.relief.factor < 1.0
+    third, kept = averaged()
+    unflatten(flat, third, with_breaker=False)
+    assert kept.relief.factor == 1.0  # a rollback leaves the guard as it is
+
+
+def test_an_average_that_an_older_run_did_not_have_starts_from_the_restored_weights(tmp_path: Path) -> None:
+    old, guard = trainee("sgd momentum", "lambda")
+    train(guard, 3)
+    flat = through_disk(flatten(old), tmp_path)
+    model = toy_model(9)
+    ema = AveragedModel(model)
+    new = TrainingState(model=model, optimizer=OPTIMIZERS["sgd momentum"](model), ema=ema)
+    unflatten(flat, new, with_breaker=True)
+    assert same(weights_of(ema.module), weights_of(old.model))
+    assert int(ema.n_averaged) == 0
