@@ -142,7 +142,7 @@ class StepGuard:
                 may call again for the same batch, in smaller micro-batches. Under DDP all ranks must do so together, if
                 no backward pass had begun: DDP can't take up a reduction that broke off.
         """
-        self.begin()
+        self.traces.remember()
         self.optimizer.zero_grad(set_to_none=True)
         try:
             loss = self.backward.run(compute, shares)
@@ -175,7 +175,7 @@ class StepGuard:
         self._norm = norm = self.gradients.total_norm()
         reading = self._read(loss, norm)
         self._mean_norm = reading.mean_norm
-        refusal = judge(reading, self.limits)
+        refusal = judge(reading, self.limits if self._watching else _NO_LIMITS)
         ids = tuple(map(int, sample_ids)) if len(sample_ids) else ()
         if refusal is None:
             return StepOutcome(position, ids, self.ranks.rank, None, reading.loss, reading.mean_loss, reading.norm)
@@ -226,10 +226,9 @@ class StepGuard:
     @property
     def limits(self) -> Limits:
         """What counts as a spike now."""
-        if not self._watching:
-            return _NO_LIMITS
-        loss = math.inf if self.loss_watch is None else self.loss_watch.limit
-        return Limits(loss, math.inf if self.norm_watch is None else self.norm_watch.limit)
+        watches = (self.loss_watch, self.norm_watch)
+        loss, norm = (math.inf if watch is None else watch.limit for watch in watches)
+        return Limits(min(loss, _NO_LIMITS.loss), min(norm, _NO_LIMITS.norm))
 
     def why(self, refusal: Refusal | None, reading: Reading) -> str:
         """What a spike was measured against, in words; nothing for other verdicts."""

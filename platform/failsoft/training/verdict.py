@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -56,18 +57,18 @@ class Reading(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Above these, finite numbers are spikes; infinite where nobody looks or too little is known."""
+    """Above these, finite numbers are spikes. The largest float where nobody looks or too little is known."""
 
-    loss: float = math.inf
-    norm: float = math.inf
+    loss: float = sys.float_info.max
+    norm: float = sys.float_info.max
 
 
 def judge(reading: Reading, limits: Limits) -> Refusal | None:
     """From the numbers that all ranks share, whether the step is refused; from this rank's own, what to call it."""
+    if -sys.float_info.max <= reading.mean_loss <= limits.loss and reading.mean_norm <= limits.norm:
+        return None  # NaN and Inf are above every limit, so a good step is told by comparisons alone
     if math.isfinite(reading.mean_loss) and math.isfinite(reading.mean_norm):
-        if not reading.mean_loss <= limits.loss:
-            return Refusal.LOSS_SPIKE
-        return None if reading.mean_norm <= limits.norm else Refusal.GRADIENT_SPIKE
+        return Refusal.GRADIENT_SPIKE if reading.mean_loss <= limits.loss else Refusal.LOSS_SPIKE
     if not math.isfinite(reading.loss):
         return Refusal.LOSS
     return Refusal.ELSEWHERE if math.isfinite(reading.norm) else Refusal.GRADIENT
