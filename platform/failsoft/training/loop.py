@@ -164,6 +164,7 @@ class TrainLoop:
         meeting = self.state.step - self._snapshot_step >= self.plan.snapshot_every_steps
         due = self._due(meeting=meeting)
         if not due and not meeting:
+            self.checkpoints.look()  # a checkpoint that waits is begun as soon as the one before it is written
             return
         self._count_samples()
         trouble = self.checkpoints.tend(self.state)
