@@ -53,7 +53,7 @@ def planned_batches(config: JobConfig) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, run, print; returns the exit status: 3 when too much data was refused, 4 when nothing helped, 1 else."""
+    """Parse, run, print; returns the exit status: 3 too much data was refused, 4 nothing helped, 143 told to leave."""
     given = _parser().parse_args(arguments)
     try:
         config = _config(given)

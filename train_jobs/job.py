@@ -19,6 +19,7 @@ from failsoft.models.corpus import Corpus, CorpusReport
 from failsoft.models.network import IntentNer, build
 from failsoft.models.predictor import IntentNerPredictor, evaluate_predictor
 from failsoft.training.checkpoint import newest_healthy, read_tensors, versions
+from failsoft.training.notice import Notice, listening, passing_on
 from failsoft.training.progress import Phase, ProgressFile
 from failsoft.training.ray_train import RaySettings, run_attempt
 from failsoft.training.requeue import read_requeue
@@ -114,9 +115,11 @@ def _train(config: JobConfig, batches: int, home: Home, clock: Clock) -> None:
     )
     attempts = Attempts(home=home, run=config.run, clock=clock, total_batches=batches)
     policy = RestartPolicy(backoff=config.backoff)
-    attempts.until_done(
-        lambda: run_attempt(build_loop, config, settings), policy=policy, rng=random.Random(config.seed)
-    )
+    notice = Notice()
+    with listening(notice), passing_on(notice, settings.folder):
+        attempts.until_done(
+            lambda: run_attempt(build_loop, config, settings), policy=policy, rng=random.Random(config.seed)
+        )
 
 
 def _final(config: JobConfig, batches: int, home: Home, clock: Clock) -> Artifact:

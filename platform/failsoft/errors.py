@@ -95,6 +95,9 @@ def training_error(kind: str, diagnosis: str) -> TrainingError:
 class PreemptedError(TrainingError):
     """The run was told to leave: what it had is saved, and the same command goes on from there."""
 
+    exit_status = 143
+    """128 + SIGTERM: what schedulers expect of a process that was asked to end and did."""
+
 
 class ServingError(FailsoftError):
     """The serving side cannot do what it was asked."""

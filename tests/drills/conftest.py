@@ -24,3 +24,15 @@ def serving_home(tiny_releases: Path, tmp_path: Path) -> Home:
     """A home of this test's own, with the release and without any plan."""
     shutil.copytree(tiny_releases, tmp_path / "releases")
     return Home.find(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def undisturbed_digest(tmp_path_factory: pytest.TempPathFactory, ray_local: None) -> str:
+    """Digest of the final state of the toy run on two workers of Ray that nothing disturbs."""
+    from tests.drills.troubled_job import TroubledJob
+    from tests.drills.troubled_run import attempt, final_digest, told
+
+    job = TroubledJob(folder=tmp_path_factory.mktemp("quiet") / "undisturbed", position=-1)
+    assert attempt(job) is None
+    assert told(job.folder, "hang") == []
+    return final_digest(job.folder)

@@ -239,6 +239,11 @@ class Chronicle:
         if self._leads:
             self._put_down(write)
 
+    def left(self, why: str, *, saved: bool) -> None:
+        """All ranks leave before their next batch, because they were told to."""
+        self._tell("preempted", why, saved=saved)
+        self._end(Phase.STOPPED)
+
     def finished(self) -> None:
         """All batches are consumed."""
         self._tell(

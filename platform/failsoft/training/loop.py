@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-from failsoft.errors import ArtifactError, DropRateError, NoProgressError, NoSnapshotError, TrainingError
+from failsoft.errors import (
+    ArtifactError,
+    DropRateError,
+    NoProgressError,
+    NoSnapshotError,
+    TrainingError,
+)
 from failsoft.health.faults import FaultKind
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.breaker import Advice, Breaker, RunState
@@ -17,6 +24,7 @@ from failsoft.training.course import Course
 from failsoft.training.deadletters import read_dead_letters
 from failsoft.training.faulty import kill_self, strike_loss
 from failsoft.training.guard import StepGuard, StepOutcome
+from failsoft.training.leaving import save_and_leave
 from failsoft.training.letter_office import LetterOffice
 from failsoft.training.loop_plan import LoopPlan, Task
 from failsoft.training.ranks import any_rank
@@ -25,6 +33,8 @@ from failsoft.training.samples import SampleCount
 from failsoft.training.snapshot import RamSnapshots
 from failsoft.training.state import TrainingState
 from failsoft.training.stop_report import REPORT_TEXT, StopReport, report_of
+from failsoft.training.watch_policy import WatchPhase
+from failsoft.training.watchdog import NoWatch, Watch
 
 __all__ = ["LoopPlan", "Poisoned", "Task", "TrainLoop"]
 
@@ -41,6 +51,9 @@ class TrainLoop:
     breaker: Breaker
     checkpoints: Checkpoints
     desk: Desk
+    watch: Watch = field(default_factory=NoWatch)
+    told: Callable[[], str | None] = lambda: None
+    """Why all ranks shall leave now; None: go on. Asked between batches, and the same on all ranks."""
 
     def __post_init__(self) -> None:
         """Nothing is opened or read yet."""
@@ -66,18 +79,21 @@ class TrainLoop:
             NoProgressError: going back does not help, and what was tried.
             NoSnapshotError: the state is ill before the first step.
             IncompatibleArtifactError: the checkpoint on disk is of another run or model.
+            PreemptedError: all ranks were told to leave; what they had is saved.
         """
         with closing(self.checkpoints):
             self._begin()
             with self._chronicle.marking():
                 while not self._finished():
                     while self.state.position < self._course.total:
+                        self._leave_if_told()
                         self._next()
             self._end()
 
     def _next(self) -> None:
         """One position: a step, or passing over what is ill for good."""
         position = self.state.position
+        self.watch.begins(position)
         self._chronicle.begins(position)
         if self.breaker.passes.for_good(position):
             self.state.position += 1
@@ -196,7 +212,8 @@ class TrainLoop:
     def _go_back(self, why: str) -> None:
         """By whatever remedy is next; the run is at a healthy state afterwards, or at its end."""
         saved = self.checkpoints.position
-        self._way_back().go_back(why, course=self._course, give_up=self._stuck)
+        with self.watch.during(WatchPhase.CHECKPOINT):
+            self._way_back().go_back(why, course=self._course, give_up=self._stuck)
         self._ill = None
         self._samples.forget()
         self._snapshot_step = self.state.step
@@ -245,25 +262,33 @@ class TrainLoop:
     def _submit(self) -> None:
         """A checkpoint of the moment that a snapshot was just taken of: a resumed run rolls back as this one would."""
         self._checkpoint_step, self._checkpoint_s = self.state.step, self.desk.clock.monotonic_s()
-        with self._chronicle.handing_over():
+        with self.watch.during(WatchPhase.CHECKPOINT), self._chronicle.handing_over():
             self.checkpoints.submit(self.state, self._metrics(), judged=True)
 
     def _metrics(self) -> dict[str, float]:
         metrics = {"position": float(self.state.position), "step": float(self.state.step)}
         return metrics if self._chronicle.loss is None else metrics | {"loss": self._chronicle.loss}
 
+    def _leave_if_told(self) -> None:
+        why = self.told()
+        if why is not None:
+            self._count_samples()
+            with self.watch.during(WatchPhase.CHECKPOINT):
+                raise save_and_leave(why, self.state, self.checkpoints, self._metrics(), self._chronicle)
+
     def _finished(self) -> bool:
         """Whether the final state is published; False when there is more to do."""
         if self.state.position < self._course.total:
             return False
         self._count_samples()
-        self.checkpoints.settle()
+        with self.watch.during(WatchPhase.CHECKPOINT):
+            self.checkpoints.settle()
         if self.checkpoints.position == self.state.position:
             return True
         if self._take_snapshot() is not None:
             self._go_back(f"{self._ill} is not finite in the final state")
             return False
-        with self._chronicle.handing_over():
+        with self.watch.during(WatchPhase.CHECKPOINT), self._chronicle.handing_over():
             if any(self.checkpoints.publish(self.state, self._metrics()) for _ in range(2)):
                 return True
         raise ArtifactError(

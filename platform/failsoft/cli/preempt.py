@@ -1,0 +1,54 @@
+"""``failsoft preempt``: tell a run to save and leave, from a preStop hook, a batch script or by hand."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from failsoft.artifacts.home import Home
+from failsoft.cli.app import HomeOption, app, console
+from failsoft.errors import ArtifactMissingError, ConfigError, PreemptedError
+from failsoft.health.clock import Clock, SystemClock
+from failsoft.health.ledger import Side, read_ledger
+
+_LOOK_S = 0.2
+_LAST_WORDS = frozenset({"preempted", "notice_missed", "run_left", "run_finished", "run_stopped"})
+
+
+@app.command()
+def preempt(
+    run: Annotated[str, typer.Argument(help="Name of the run, as in: failsoft train --run NAME.")],
+    why: Annotated[str, typer.Option(help="Goes to the ledger.")] = "told by failsoft preempt",
+    wait: Annotated[float, typer.Option(help="Seconds to wait until its workers have left; 0 returns at once.")] = 0.0,
+    home: HomeOption = None,
+) -> None:
+    """Tell a run to save after its present step and leave; its process exits with 143, the same command goes on.
+
+    Slurm: --signal=B:USR1@60, and in the script: trap 'failsoft preempt RUN --wait 50; scontrol requeue $JOB' USR1.
+    Kubernetes: a preStop hook that runs failsoft preempt RUN --wait 25.
+    """
+    from failsoft.training.notice import drop_notice
+
+    if not wait >= 0.0:
+        raise ConfigError(f"--wait is {wait}; use 0 or more seconds")
+    place, clock = Home.find(home), SystemClock()
+    if not place.run(run).is_dir():
+        there = sorted(path.name for path in place.runs.iterdir()) if place.runs.is_dir() else []
+        raise ArtifactMissingError(f"there is no run {run!r} in {place.runs}; there: {', '.join(there) or 'none'}")
+    since_s = clock.wall_s()
+    drop_notice(place.run(run), why)
+    if wait and not _left(place, run, since_s, clock, wait):
+        raise PreemptedError(f"run {run!r} was told, and has not left after {wait:g} s; see: failsoft runs {run}")
+    console.print(f"run {run} {'has left' if wait else 'is told'}; its own command takes it up again")
+
+
+def _left(place: Home, run: str, since_s: float, clock: Clock, wait_s: float) -> bool:
+    until_s = clock.monotonic_s() + wait_s
+    while clock.monotonic_s() < until_s:
+        events = reversed(read_ledger(place.ledger).events)
+        mine = (event for event in events if event.side is Side.TRAINING and event.subject == run)
+        if any(event.at_s >= since_s and event.kind in _LAST_WORDS for event in mine):
+            return True
+        clock.sleep_s(_LOOK_S)
+    return False
