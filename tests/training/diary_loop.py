@@ -63,12 +63,14 @@ class DiaryTask:
     model: nn.Module
     state: TrainingState
     deadly: int | None
+    ranks: Ranks
     pages: list[Page] = field(default_factory=list)
     clock: ManualClock | None = None
     """Moved on by a second with each batch."""
 
     def loss(self, indices: NDArray[np.int64]) -> Tensor:
         if self.state.position == self.deadly:
+            self.ranks.gather("all of them have come this far")
             raise Death
         if self.clock is not None:
             self.clock.advance(1.0)
@@ -101,7 +103,7 @@ def diary_loop(
     toy = toy_loop(folder, plan=plan, faults=faults)
     state = _state(setting.dropout)
     ranks = ranks or SoloRank()
-    task = DiaryTask(state.model, state, deadly)
+    task = DiaryTask(state.model, state, deadly, ranks)
     if ranks.world > 1:
         _average_gradients(state.model, ranks)
     assert isinstance(state.breaker, Breaker)
