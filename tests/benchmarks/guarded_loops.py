@@ -21,7 +21,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what a foreign package warns of on import is not ours to mend
     import lightning
 
-BATCH, MAX_NORM, RATE = 32, 1.0, 1e-4
+MAX_NORM, RATE = 1.0, 1e-4
 Step = Callable[[], object]
 Check = Callable[[Sequence[Tensor]], bool]
 
@@ -34,6 +34,7 @@ class Size:
     width: int
     layers: int
     rounds: int
+    batch: int = 32
 
     @property
     def calls(self) -> int:
@@ -50,7 +51,7 @@ def network(size: Size) -> nn.Module:
 
 def batch_of(size: Size) -> Tensor:
     """The one batch that everybody steps on."""
-    return torch.randn(BATCH, size.width, generator=torch.Generator().manual_seed(3))
+    return torch.randn(size.batch, size.width, generator=torch.Generator().manual_seed(3))
 
 
 def loss_of(model: nn.Module, batch: Tensor) -> Tensor:
