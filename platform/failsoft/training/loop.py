@@ -52,8 +52,7 @@ class TrainLoop:
     checkpoints: Checkpoints
     desk: Desk
     watch: Watch = field(default_factory=NoWatch)
-    told: Callable[[], str | None] = lambda: None
-    """Why all ranks shall leave now; None: go on. Asked between batches, and the same on all ranks."""
+    told: Callable[[], str | None] = lambda: None  # why all ranks shall leave now, the same on all
 
     def __post_init__(self) -> None:
         """Nothing is opened or read yet."""
