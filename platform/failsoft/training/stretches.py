@@ -45,6 +45,7 @@ NEXT = {
     "hang": Stage.DETECTING,
     "peer_lost": Stage.DETECTING,
     "surroundings_failed": Stage.DETECTING,
+    "preempted": Stage.DETECTING,
     "workers_lost": Stage.STARTING,
     "attempt_failed": Stage.WAITING,
     "run_finished": Stage.OVER,
