@@ -100,7 +100,7 @@ class Attempts:
     def _failed(self, attempt: Attempt, wait_s: float, why: str) -> None:
         data = {"attempt": attempt.number, "error": attempt.error, "wait_s": wait_s, "progressed": attempt.progressed}
         mark = PositionMark(self._home.run(self._run))
-        data |= {"last_seen_s": mark.last_set_s(), "position": mark.read(), "leaves": attempt.told_to_leave}
+        data |= {"last_seen_s": mark.last_set_s(), "position": mark.read()}
         self._ledger.record("attempt_failed", why, **data)
 
     def _reached(self) -> int:

@@ -143,8 +143,11 @@ def test_the_time_between_an_end_and_the_next_start_by_people_is_apart() -> None
 
 def test_a_run_that_was_told_to_leave_stands_until_somebody_takes_it_up_again() -> None:
     saved = (14.0, "preempted", {"position": 9, "saved": True})
-    left = (15.0, "attempt_failed", {"wait_s": 0.0, "leaves": True, "last_seen_s": 14.0, "position": 9})
-    result = told(*BEGIN, saved, left, (16.0, "network", {}), (500.0, "attempt_began", {}), (504.0, "workers_up", {}))
+    failed = (15.0, "attempt_failed", {"wait_s": 0.0, "last_seen_s": 14.0, "position": 9})
+    left = (15.0, "run_left", {"position": 9, "by": SUPERVISOR})
+    result = told(
+        *BEGIN, saved, failed, left, (16.0, "network", {}), (500.0, "attempt_began", {}), (504.0, "workers_up", {})
+    )
     assert (result.stood_s, result.wall_s) == (485.0, 19.0)
     assert (result.seconds(Part.PRODUCTIVE), result.seconds(Part.DETECT)) == (9.0, 1.0)
     assert result.seconds(Part.START) == 8.0
@@ -263,7 +266,6 @@ ANY_DATA = st.fixed_dictionaries(
         "undone_steps": st.integers(0, 30),
         "by": st.just(SUPERVISOR),
         "fault": st.just("kill_worker"),
-        "leaves": st.booleans(),
         "replayed_from": st.none() | st.integers(0, 100),
     },
 )

@@ -50,8 +50,9 @@ NEXT = {
     "attempt_failed": Stage.WAITING,
     "run_finished": Stage.OVER,
     "run_stopped": Stage.OVER,
+    "run_left": Stage.OVER,
 }
-"""The stage after an event; other events change none. A failed attempt that ``leaves``, told to go, ends the run."""
+"""The stage after an event; other events change none."""
 AFTER_A_DEATH = frozenset({"attempt_began", "workers_up", "run_started", "workers_lost", "attempt_failed"})
 """Events before which workers at work must have died."""
 BEGINNINGS = frozenset({"attempt_began", "workers_up", "run_started"})

@@ -138,7 +138,7 @@ class Timeline:
             self._rolled_back(event)
         elif kind == "attempt_failed":
             self._wait_us = _micros(event.data.get("wait_s"))
-        stage = Stage.OVER if event.data.get("leaves") is True else NEXT.get(kind)
+        stage = NEXT.get(kind)
         if stage is None and self._stage is Stage.DETECTING and kind in ALIVE:
             stage = Stage.WORKING  # whoever was missed works on
         if stage is Stage.DETECTING and self._stage is Stage.WORKING:
