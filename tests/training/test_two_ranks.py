@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from failsoft.health.faults import Fault, FaultKind, FaultPlan
+from failsoft.health.faults import Fault, FaultKind, FaultPlan, burst
+from failsoft.health.ledger import read_ledger
 from failsoft.training.deadletters import read_dead_letters
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,15 +16,15 @@ PATIENCE_S = 240
 """Starting Python with torch takes seconds, and a minute on a machine that is busy with other things."""
 
 
-def start(folder: Path, rank: int, faults: FaultPlan) -> subprocess.Popen[str]:
+def start(folder: Path, rank: int, faults: FaultPlan, total: int = 24) -> subprocess.Popen[str]:
     folder.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "tests.training.two_ranks", str(rank), str(folder), faults.to_json()]
+    command = [sys.executable, "-m", "tests.training.two_ranks", str(rank), str(folder), faults.to_json(), str(total)]
     environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
 
 
-def run_two(folder: Path, *faults: Fault) -> list[dict[str, Any]]:
-    ranks = [start(folder, rank, FaultPlan(faults=faults)) for rank in range(2)]
+def run_two(folder: Path, *faults: Fault, total: int = 24) -> list[dict[str, Any]]:
+    ranks = [start(folder, rank, FaultPlan(faults=faults), total) for rank in range(2)]
     try:
         return [json.loads(rank.communicate(timeout=PATIENCE_S)[0]) for rank in ranks]
     finally:
@@ -50,3 +51,12 @@ def test_two_ranks_killed_in_mid_run_end_with_the_weights_of_the_undisturbed_two
     assert [rank.returncode for rank in dying] == [-9, -9]
     (tmp_path / "killed" / "meeting").unlink()
     assert run_two(tmp_path / "killed", *kills) == undisturbed
+
+
+def test_two_ranks_climb_the_ladder_to_the_disk_together_and_end_alike(tmp_path: Path) -> None:
+    first, second = run_two(tmp_path / "run", *burst(FaultKind.NAN_BATCH, first=18, count=15, ranks=(1,)), total=40)
+    assert (first["position"], first["step"]) == (second["position"], second["step"]) == (40, 8 + 40 - 33)
+    back = [event for event in read_ledger(tmp_path / "run" / "ledger.jsonl").events if event.kind == "rolled_back"]
+    assert [event.data["remedy"] for event in back] == ["snapshot", "snapshot_slower", "disk"]
+    for name in (name for name in first["weights"] if "running" not in name):
+        assert first["weights"][name] == second["weights"][name]
