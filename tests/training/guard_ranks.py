@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import ExponentialLR
 
-from failsoft.training.guard import StepOutcome
+from failsoft.training.guard import StepGuard, StepOutcome
 from failsoft.training.late_guard import LateStepGuard
 from failsoft.training.ranks import ranks_here
 from tests.training.twins import BATCH, OPTIMIZERS, WARM_UP, Bad, Recipe, Run, difference
@@ -163,6 +163,16 @@ def _fails(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
     return broken
 
 
+def ranks_unsaid() -> dict[str, Any]:
+    """Three lines and no word of ranks; a loss that is NaN on one rank, with gradients that are finite on both."""
+    model = plain()
+    wrapped = DistributedDataParallel(model)
+    guard = StepGuard(model=wrapped, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    excess = torch.nan if dist.get_rank() == 1 else 0.0
+    outcome = guard.step(lambda: wrapped(torch.ones(2, 4)).mean() + excess)
+    return {"applied": outcome.applied}
+
+
 def main(rank: int, folder: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group(
@@ -173,6 +183,7 @@ def main(rank: int, folder: Path) -> None:
     for name, trial in TRIALS.items():
         print(json.dumps({"name": name} | tried(trial)), flush=True)
     print(json.dumps({"name": "out of memory"} | out_of_memory()), flush=True)
+    print(json.dumps({"name": "ranks unsaid"} | ranks_unsaid()), flush=True)
     dist.destroy_process_group()
 
 

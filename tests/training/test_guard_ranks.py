@@ -61,3 +61,9 @@ def test_ranks_that_run_out_of_memory_try_again_in_parts_with_the_gradients_of_t
     assert (first["failed"], second["failed"]) == (1, 1)
     assert max(first["apart"], second["apart"]) < 1e-5
     assert first["digest"] == second["digest"]
+
+
+def test_a_guard_that_is_told_nothing_of_ranks_shares_its_verdict_all_the_same(
+    told: list[dict[str, dict[str, Any]]],
+) -> None:
+    assert [of_one["ranks unsaid"]["applied"] for of_one in told] == [False, False]

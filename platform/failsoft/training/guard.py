@@ -38,7 +38,7 @@ from torch.optim.swa_utils import AveragedModel
 from failsoft.errors import ConfigError
 from failsoft.training.backward import Backward, Compute
 from failsoft.training.gradients import Gradients
-from failsoft.training.ranks import Ranks, SoloRank
+from failsoft.training.ranks import Ranks, ranks_here
 from failsoft.training.relief import Relief, ReliefPolicy
 from failsoft.training.spikes import SpikePolicy, SpikeWatch
 from failsoft.training.state import first_unhealthy, model_tensors
@@ -97,7 +97,9 @@ class StepGuard:
     ema: AveragedModel | None = None
     """Moves on applied steps only."""
     policy: GuardPolicy = field(default_factory=GuardPolicy)
-    ranks: Ranks = field(default_factory=SoloRank)
+    ranks: Ranks = field(default_factory=ranks_here)
+    """By default those of torch's process group, if there is one: a verdict of its own would part a rank's weights from
+    the others' without a word."""
     on_refused: Callable[[StepOutcome], object] = lambda _outcome: None
     """Told of each refused step after the way back."""
 
