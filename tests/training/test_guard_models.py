@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 
@@ -14,6 +15,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from failsoft.errors import ConfigError
 from failsoft.training.guard import GuardPolicy, Refusal, StepGuard
+from failsoft.training.late_guard import LateStepGuard
 from tests.training.twins import clone, difference
 
 
@@ -163,6 +165,51 @@ def test_a_disabled_grad_scaler_is_no_grad_scaler() -> None:
     guard = StepGuard(model=model, optimizer=SGD(model.parameters(), lr=0.1), scaler=GradScaler("cpu", enabled=False))
     assert not guard.step(lambda: model(torch.full((1, 2), math.nan)).sum()).applied
     assert guard.step(lambda: model(torch.ones(1, 2)).sum()).applied
+
+
+class OddBuffer(nn.Module):
+    """Counts its passes in a buffer of an uncommon kind."""
+
+    def __init__(self, buffer: Tensor) -> None:
+        super().__init__()
+        self.line = nn.Linear(2, 1)
+        self.register_buffer("odd", buffer)
+        self.dense = buffer.layout is torch.strided
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        with torch.no_grad():
+            odd = self.get_buffer("odd").detach()
+            (odd[:1] if self.dense else odd.values()).add_(1.0)
+        return torch.as_tensor(self.line(inputs))
+
+
+@torch.inference_mode()
+def table() -> Tensor:
+    """As a validation under inference_mode leaves it, which grew a table of positions."""
+    return torch.ones(3)
+
+
+ODD: dict[str, Callable[[], Tensor]] = {
+    "an expanded mask": lambda: torch.ones(1, 3).expand(4, 3),
+    "a table made under inference_mode": table,
+    "a sparse graph": lambda: torch.eye(3).to_sparse().coalesce(),
+    "a sparse graph by rows": lambda: torch.eye(3).to_sparse_csr(),
+    "a transposed matrix": lambda: torch.ones(3, 2).T,
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("name", ODD)
+def test_buffers_that_torch_does_not_simply_write_to_are_as_before_after_a_refused_step(name: str, late: bool) -> None:
+    model = OddBuffer(ODD[name]())
+    guard = guard_of(model, AdamW(model.parameters(), fused=True))
+    step = LateStepGuard(guard).step if late else guard.step
+    kept = [model.get_buffer("odd").to_dense().clone()]
+    for factor in (1.0, math.nan, 1.0):
+        step(lambda factor=factor: model(torch.ones(1, 2)).sum() * factor)  # type: ignore[misc]
+        kept.append(model.get_buffer("odd").to_dense().clone())
+    assert [torch.equal(*pair) for pair in itertools.pairwise(kept)] == [False, True, False]
 
 
 @pytest.mark.parametrize("shares", [[0.3], [0.5, 0.5]])

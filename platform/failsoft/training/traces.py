@@ -36,6 +36,7 @@ class Traces:
         self._noted: list[tuple[_Shelf, _Shelf]] | None = None
         self._tensors: list[Tensor] = []
         self._copies: list[Tensor] = []
+        self._selectable = True
         parameter = next(iter(model.parameters()), None)
         self._cuda = parameter.device if parameter is not None and parameter.is_cuda else None
         self._generator = torch.default_generator
@@ -60,7 +61,7 @@ class Traces:
         for tensor, copy in zip(self._tensors, self._copies, strict=True):
             if tensor.shape != copy.shape:  # observers of quantisation resize theirs in place
                 tensor.resize_(copy.shape)
-            tensor.copy_(copy)
+            (tensor.detach() if tensor.is_inference() else tensor).copy_(copy)  # else torch lets nobody write to it
         self._generator.set_state(self._host_generator)
         if self._cuda is not None:
             torch.cuda.set_rng_state(self._cuda_generator, self._cuda)
@@ -69,16 +70,18 @@ class Traces:
     def undo_buffers_where(self, flag: Tensor) -> None:
         """Put the buffers' values back if ``flag`` (one element, on the device) is not 0, without a look at it.
 
-        A pass that added or removed a buffer, or changed its shape, costs that look.
+        A pass that added or removed a buffer, or changed its shape, costs that look; so do sparse and quantised ones.
         """
-        noted = dict(self._pairs(self._noted or []))
-        now = dict(self._pairs((shelf, shelf) for shelf in self._shelves))
-        if not _alike(noted, now):
+        pairs = zip(self._pairs(self._noted or []), self._copies, strict=False)
+        noted = {key: copy for (key, _buffer), copy in pairs}
+        mine = self._pairs((shelf, shelf) for shelf in self._shelves)
+        now = {key: _without_repeats(buffer.detach()) for key, buffer in mine}
+        if not (self._selectable and _alike(noted, now)):
             if bool(flag):
                 self.undo()
             return
-        for key, copy in zip(noted, self._copies, strict=False):
-            buffer = now[key].detach()  # maybe not the tensor that was noted: its value counts, in its new place
+        for key, copy in noted.items():
+            buffer = now[key]  # maybe not the tensor that was noted: its value counts, in its new place
             buffer.copy_(torch.where(flag.to(buffer.device) != 0, copy, buffer))
 
     @contextmanager
@@ -87,7 +90,10 @@ class Traces:
         now = [(shelf, dict(shelf)) for shelf in self._shelves]
         copies = iter(self._copies)
         self._fill_shelves(
-            (shelf, {name: None if buffer is None else next(copies) for name, buffer in content.items()})
+            (
+                shelf,
+                {name: None if buffer is None else _as_wide(next(copies), buffer) for name, buffer in content.items()},
+            )
             for shelf, content in self._noted or []
         )
         try:
@@ -99,9 +105,11 @@ class Traces:
     def _note(self) -> None:
         self._noted = [(shelf, dict(shelf)) for shelf in self._shelves if shelf]
         tensors = [buffer for _key, buffer in self._pairs(self._noted)]
+        tensors = [_without_repeats(tensor) for tensor in tensors]
         tensors += [module.weight for module in self.rescaling]
         if not _alike(dict(enumerate(tensors)), dict(enumerate(self._copies))):
             self._copies = [torch.empty_like(tensor) for tensor in tensors]
+            self._selectable = all(tensor.layout is torch.strided and not tensor.is_quantized for tensor in tensors)
         self._tensors = tensors
         torch._foreach_copy_(self._copies, tensors)
 
@@ -119,6 +127,17 @@ class Traces:
             for name, buffer in content.items():
                 if buffer is not None:
                     yield (id(shelf), name), buffer
+
+
+def _without_repeats(tensor: Tensor) -> Tensor:
+    """All that an expanded tensor (a mask, say) holds in memory: torch writes to no element that shares its place."""
+    if tensor.layout is not torch.strided or tensor.is_contiguous():
+        return tensor
+    return tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())]
+
+
+def _as_wide(copy: Tensor, buffer: Tensor) -> Tensor:
+    return copy if _without_repeats(buffer) is buffer else copy.expand(buffer.shape)
 
 
 def _alike(left: Mapping[_Key, Tensor], right: Mapping[_Key, Tensor]) -> bool:
