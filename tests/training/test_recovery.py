@@ -11,10 +11,11 @@ from torch.amp.grad_scaler import GradScaler
 from failsoft.errors import NoProgressError
 from failsoft.health.faults import FaultKind, FaultPlan, burst
 from failsoft.health.ledger import Event, read_ledger
+from failsoft.training.course import Course
 from failsoft.training.deadletters import read_dead_letters
 from failsoft.training.loop import LoopPlan, Poisoned, TrainLoop
 from failsoft.training.summary import RunSummary, summarise
-from tests.training.test_loop import die_at
+from tests.training.test_loop import Death, die_at
 from tests.training.toys import ToyTask, same, toy_loop, weights_of
 
 
@@ -97,6 +98,40 @@ def test_a_kill_around_the_way_to_disk_changes_no_bit_of_the_end(
     assert last.breaker.state_dict() == undisturbed.breaker.state_dict()
     before, after = summed(tmp_path / "undisturbed"), summed(tmp_path / "killed")
     assert (before.batches_refused, before.rollbacks) == (after.batches_refused, after.rollbacks)
+
+
+def test_a_kill_after_the_way_to_disk_does_not_bring_back_what_letters_call_undone(tmp_path: Path) -> None:
+    loop = toy_loop(tmp_path, plan=plan())
+    flaky(loop, 18, 15)
+    die_at(loop, 36)
+    last = toy_loop(tmp_path, plan=plan())
+    last.run()
+    letters = read_dead_letters(tmp_path / "dead_letters")
+    assert [letter.position for letter in letters if not letter.refused] == list(range(8, 18))
+    assert (last.state.step, last.breaker.refused, last.breaker.rollbacks) == (60 - len(letters), 15, 3)
+    (withdrawn,) = told(tmp_path, "checkpoint_withdrawn")
+    assert withdrawn.data["name"].endswith("16")
+
+
+def test_a_kill_before_the_new_checkpoint_of_the_way_to_disk_leaves_no_newer_state_than_its_letters(
+    tmp_path: Path,
+) -> None:
+    loop = toy_loop(tmp_path, plan=plan())
+    flaky(loop, 18, 15)
+    buried = loop._chronicle.buried
+
+    def die_at_the_letters(positions: range, course: Course) -> None:
+        if loop.state.step == 8:
+            raise Death
+        buried(positions, course)
+
+    loop._chronicle.buried = die_at_the_letters  # type: ignore[method-assign, assignment]
+    with pytest.raises(Death):
+        loop.run()
+    last = toy_loop(tmp_path, plan=plan())
+    last.run()
+    assert [event.data["checkpoint"][-2:] for event in told(tmp_path, "restored")] == ["08"]
+    assert (last.state.step, read_dead_letters(tmp_path / "dead_letters")) == (60, [])
 
 
 def test_a_stretch_that_is_met_again_loses_no_batch_to_a_passing_fault(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ class Chronicle:
         self._tell("batch_refused", why, reason=why, position=position, rollbacks=self._breaker.rollbacks)
 
     def withdrew(self, name: str) -> None:
-        """A checkpoint was removed because going back to its moment did not help, and its position is met again."""
+        """A checkpoint was removed because going back to its moment did not help: what led to it is undone."""
         self._tell("checkpoint_withdrawn", "going back to its moment did not help", name=name)
 
     def moved(self, move: Move[RunState]) -> None:

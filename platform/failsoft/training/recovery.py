@@ -12,6 +12,7 @@ from failsoft.training.chronicle import Chronicle, WayBack
 from failsoft.training.course import Course
 from failsoft.training.escalation import Remedy
 from failsoft.training.guard import StepGuard
+from failsoft.training.inspection import position_of
 from failsoft.training.snapshot import RamSnapshots
 from failsoft.training.state import TrainingState
 
@@ -76,12 +77,13 @@ class Recovery:
             self.breaker.tried(Remedy.DISK, position=before.position, why=missing)
             self.breaker.life.move(RunState.RUNNING, why=missing)
             return False
-        if self.poisoned is Poisoned.REPLAY:
-            self._withdraw(from_step=limit)
+        self._withdraw(after=restored.position)
         self._slow_down()
         self._settle(Remedy.DISK, why, before, course)
         self._keep_scale_down(scale)
-        self.snapshots.take()  # the one in RAM is of the moment that did not help
+        healthy = self.snapshots.take() is None  # the one in RAM is of the moment that did not help
+        if self.poisoned is Poisoned.SKIP:
+            self._save(judged=healthy)
         self.breaker.life.move(RunState.RUNNING, why=f"back at {restored.name}")
         return True
 
@@ -113,11 +115,21 @@ class Recovery:
         if scaler is not None and scale is not None and scale < scaler.state_dict().get("scale", scale):
             scaler.load_state_dict(scaler.state_dict() | {"scale": scale, "_growth_tracker": 0})
 
-    def _withdraw(self, *, from_step: int) -> None:
-        """Positions are met again and get new checkpoints; the old ones of the same names must not stand for them."""
-        if self.guard.ranks.rank != 0:
-            return
-        for artifact in self.checkpoints.store.listing():
-            if float(artifact.manifest.meta.get("step", 0)) >= from_step:
-                self.checkpoints.store.remove(artifact.name)
-                self.chronicle.withdrew(artifact.name)
+    def _withdraw(self, *, after: int) -> None:
+        """Checkpoints of the undone stretch go before anything says that it is undone.
+
+        A run that is killed afterwards would go on from the newest, with updates in its weights that letters call dead;
+        and where positions are met again, the old ones must not stand for the new ones of the same names.
+        """
+        if self.guard.ranks.rank == 0:
+            for artifact in self.checkpoints.store.listing():
+                if position_of(artifact.manifest) > after:
+                    self.checkpoints.store.remove(artifact.name)
+                    self.chronicle.withdrew(artifact.name)
+        self.guard.ranks.gather("what was undone is withdrawn")
+
+    def _save(self, *, judged: bool) -> None:
+        """A restart goes on from here, instead of finding out once more what did not help."""
+        with self.chronicle.handing_over():
+            where = {"position": float(self.state.position), "step": float(self.state.step)}
+            self.checkpoints.submit(self.state, where, judged=judged)
