@@ -178,8 +178,8 @@ class OddBuffer(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         with torch.no_grad():
-            odd = self.get_buffer("odd").detach()
-            (odd[:1] if self.dense else odd.values()).add_(1.0)
+            odd = self.get_buffer("odd")
+            (odd[:1].detach() if self.dense else odd.values()).add_(1.0)
         return torch.as_tensor(self.line(inputs))
 
 
@@ -192,6 +192,7 @@ def table() -> Tensor:
 ODD: dict[str, Callable[[], Tensor]] = {
     "an expanded mask": lambda: torch.ones(1, 3).expand(4, 3),
     "a table made under inference_mode": table,
+    "an expanded one of those": lambda: table().expand(2, 3),
     "a sparse graph": lambda: torch.eye(3).to_sparse().coalesce(),
     "a sparse graph by rows": lambda: torch.eye(3).to_sparse_csr(),
     "a transposed matrix": lambda: torch.ones(3, 2).T,

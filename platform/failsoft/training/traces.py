@@ -75,7 +75,7 @@ class Traces:
         pairs = zip(self._pairs(self._noted or []), self._copies, strict=False)
         noted = {key: copy for (key, _buffer), copy in pairs}
         mine = self._pairs((shelf, shelf) for shelf in self._shelves)
-        now = {key: _without_repeats(buffer.detach()) for key, buffer in mine}
+        now = {key: _without_repeats(buffer).detach() for key, buffer in mine}
         if not (self._selectable and _alike(noted, now)):
             if bool(flag):
                 self.undo()
