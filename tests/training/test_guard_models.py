@@ -16,6 +16,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from failsoft.errors import ConfigError
 from failsoft.training.guard import GuardPolicy, Refusal, StepGuard
 from failsoft.training.late_guard import LateStepGuard
+from failsoft.training.relief import ReliefPolicy
 from tests.training.twins import clone, difference
 
 
@@ -152,6 +153,47 @@ def test_a_batch_without_gradients_for_the_optimizer_is_applied_with_a_norm_of_0
     model, other = nn.Linear(2, 1), nn.Linear(2, 1)
     outcome = guard_of(model).step(lambda: other(torch.ones(1, 2)).sum())
     assert (outcome.applied, outcome.grad_norm) == (True, 0.0)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_such_a_batch_raises_nothing_with_a_grad_scaler_either_and_leaves_its_scale(late: bool) -> None:
+    model, other, scaler = nn.Linear(2, 1), nn.Linear(2, 1), GradScaler("cpu", init_scale=4.0, growth_interval=2)
+    guard = StepGuard(model=model, optimizer=AdamW(model.parameters(), fused=True), scaler=scaler)
+    step = LateStepGuard(guard).step if late else guard.step
+    for net in (model, other, other, other):
+        step(lambda net=net: net(torch.ones(1, 2)).sum())  # type: ignore[misc]
+    assert scaler.get_scale() == 4.0
+    step(lambda: model(torch.ones(1, 2)).sum())
+    assert scaler.get_scale() == 8.0
+
+
+class Foreign(Optimizer):
+    """Says that it supports a GradScaler, as apex's optimizers do, and asks for the scaler itself."""
+
+    _step_supports_amp_scaling = True
+
+    @torch.no_grad()
+    def step(self, closure: object = None, *, grad_scaler: object = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.sub_(parameter.grad)
+
+
+def test_an_optimizer_that_brings_kernels_of_its_own_is_clipped_too() -> None:
+    model = nn.Linear(2, 1)
+    before = model.weight.detach().clone()
+    assert guard_of(model, Foreign(model.parameters(), {})).step(lambda: model(torch.ones(1, 2)).sum() * 1e3).applied
+    assert float((model.weight.detach() - before).norm()) <= 1.0
+
+
+@pytest.mark.parametrize("defaults", [{}, {"lr": None}])
+def test_relief_leaves_an_optimizer_that_finds_its_own_rate_alone(defaults: dict[str, object]) -> None:
+    model = nn.Linear(2, 1)
+    policy = GuardPolicy(relief=ReliefPolicy())
+    guard = StepGuard(model=model, optimizer=Foreign(model.parameters(), defaults), policy=policy)
+    guard.step(lambda: model(torch.full((1, 2), math.nan)).sum())
+    assert guard.step(lambda: model(torch.ones(1, 2)).sum()).applied
+    assert guard.optimizer.param_groups[0].get("lr") is None
 
 
 def test_gradients_that_are_all_0_are_no_reason_to_refuse() -> None:

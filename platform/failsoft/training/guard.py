@@ -43,7 +43,7 @@ from failsoft.training.relief import Relief, ReliefPolicy
 from failsoft.training.spikes import SpikePolicy, SpikeWatch
 from failsoft.training.state import first_unhealthy, model_tensors
 from failsoft.training.traces import Traces
-from failsoft.training.update import Update, refuse_metric
+from failsoft.training.update import Update, close_round, refuse_metric
 from failsoft.training.verdict import SPIKES, Limits, Reading, Refusal, StepOutcome, judge
 
 __all__ = ["Compute", "GuardPolicy", "Refusal", "StepGuard", "StepOutcome"]
@@ -191,7 +191,7 @@ class StepGuard:
         else:
             self.update.carry_out(outcome.grad_norm, self._norm)
         if self._scaler is not None:
-            self._scaler.update()  # `unscale_` recorded its finding, so growth goes on as torch does it
+            close_round(self._scaler)  # `unscale_` recorded its finding, so growth goes on as torch does it
         self.moved_on(outcome.mean_loss, self._mean_norm)
 
     def moved_on(self, mean_loss: float, mean_norm: float) -> None:

@@ -32,7 +32,7 @@ from torch.amp.grad_scaler import GradScaler
 from failsoft.errors import ConfigError
 from failsoft.training.backward import Compute
 from failsoft.training.guard import StepGuard
-from failsoft.training.update import decides_on_device
+from failsoft.training.update import close_round, decides_on_device
 from failsoft.training.verdict import SPIKES, Limits, Reading, Refusal, StepOutcome, judge
 
 
@@ -149,7 +149,7 @@ class LateStepGuard:
         if scaler is not None and scaler.is_enabled():
             _merge(scaler, optimizer, refused)
             scaler.step(optimizer)  # takes both attributes away again
-            scaler.update()
+            close_round(scaler)
             if scaler._scale is not None:
                 scaler._scale.clamp_(min=self.guard.policy.min_loss_scale)
             return

@@ -66,14 +66,14 @@ class Relief:
 
     @contextmanager
     def lowered(self, optimizer: Optimizer) -> Iterator[None]:
-        """The optimizer at the lowered rate, for the time of the block."""
-        rates = [group["lr"] for group in optimizer.param_groups]
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        """The optimizer at the lowered rate, for the time of the block; groups that find their own rate keep it."""
+        rated = [(group, group["lr"]) for group in optimizer.param_groups if group.get("lr") is not None]
+        for group, rate in rated:
             group["lr"] = rate * self.factor  # a rate that is a tensor is replaced, not changed
         try:
             yield
         finally:
-            for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            for group, rate in rated:
                 group["lr"] = rate
 
     def state_dict(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import inspect
 
 import torch
 from torch import Tensor
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -52,12 +53,21 @@ class Update:
 
 
 def decides_on_device(optimizer: Optimizer) -> bool:
-    """Whether its kernels take ``grad_scale`` and ``found_inf``.
+    """Whether its kernels take ``grad_scale`` and ``found_inf``, as torch's own fused ones do.
 
+    Those of others may say that they support a scaler and never look at the two: they would not clip, without a word.
     Asked anew each time: a state that a run without fused kernels wrote turns them off when it is loaded.
     """
     supported = getattr(optimizer, "_step_supports_amp_scaling", False)
-    return supported and all(group.get("fused", True) for group in optimizer.param_groups)
+    return supported and all(group.get("fused") for group in optimizer.param_groups)
+
+
+def close_round(scaler: GradScaler) -> None:
+    """Move the loss scale on; a batch that gave the optimizer no gradient says nothing of it, and torch would raise."""
+    if any(state["found_inf_per_device"] for state in scaler._per_optimizer_states.values()):
+        scaler.update()
+    else:
+        scaler._per_optimizer_states.clear()
 
 
 def refuse_metric(scheduler: LRScheduler | None) -> None:
