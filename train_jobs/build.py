@@ -18,6 +18,7 @@ from failsoft.training.chronicle import Desk
 from failsoft.training.guard import GuardPolicy, StepGuard
 from failsoft.training.loop import LoopPlan, TrainLoop
 from failsoft.training.ranks import Ranks
+from failsoft.training.snapshot import SnapshotPolicy
 from failsoft.training.state import TrainingState
 from failsoft.training.writer import writer_behind
 from train_jobs.config import JobConfig
@@ -88,6 +89,8 @@ def _plan(config: JobConfig, workload: Workload) -> LoopPlan:
         total_batches=workload.total_batches,
         seed=config.seed,
         snapshot_every_steps=config.snapshot_every_steps,
+        snapshots=SnapshotPolicy(where=config.snapshot_place),
+        poisoned=config.poisoned,
         checkpoint_every_steps=config.checkpoint_every_steps,
         checkpoint_every_s=config.checkpoint_every_s,
         checkpoint_at_epoch_end=config.checkpoint_at_epoch_end,

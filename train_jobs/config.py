@@ -10,7 +10,9 @@ from failsoft.errors import ConfigError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.faults import FaultPlan
 from failsoft.training.cadence import Cadence
+from failsoft.training.escalation import Poisoned
 from failsoft.training.retention import Best, Every, Last
+from failsoft.training.snapshot_place import SnapshotPlace
 
 
 class Preset(StrEnum):
@@ -45,6 +47,10 @@ class JobConfig:
     faults: FaultPlan = field(default_factory=FaultPlan)
     """Planned faults; empty in production."""
     snapshot_every_steps: int = 100
+    snapshot_place: SnapshotPlace = SnapshotPlace.EACH_RANK
+    """Which worker's RAM holds a snapshot: each one's all of it, rank 0's, or equal shares."""
+    poisoned: Poisoned = Poisoned.SKIP
+    """What becomes of the batches that a rollback undid: passed over with dead letters, or met again."""
     checkpoint_every_steps: int = 2000
     checkpoint_every_s: float | None = None
     """Also a checkpoint when so much time has passed."""

@@ -23,6 +23,8 @@ from failsoft.errors import ConfigError, FailsoftError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.faults import FaultPlan
 from failsoft.local_ray import local_ray
+from failsoft.training.escalation import Poisoned
+from failsoft.training.snapshot_place import SnapshotPlace
 from train_jobs.config import JobConfig, Preset
 
 if TYPE_CHECKING:
@@ -94,6 +96,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--faults", default="[]", help="planned faults: a JSON list, or the path of a file with one")
     parser.add_argument("--snapshot-every", type=int, default=100, metavar="STEPS")
+    places, fates = list(SnapshotPlace), list(Poisoned)
+    held = "whose RAM keeps a snapshot: each worker's all, worker 0's, or equal shares"
+    parser.add_argument("--snapshot-place", type=SnapshotPlace, choices=places, default=places[0], help=held)
+    fate = "batches that a rollback undid: passed over with dead letters, or met again"
+    parser.add_argument("--poisoned", type=Poisoned, choices=fates, default=fates[0], help=fate)
     parser.add_argument("--checkpoint-every", type=int, default=2000, metavar="STEPS")
     parser.add_argument("--max-batches", type=int)
     parser.add_argument("--first-wait", type=float, default=10.0, metavar="SECONDS", help="first back-off; then x 3")
@@ -114,6 +121,8 @@ def _config(given: argparse.Namespace) -> JobConfig:
         seed=given.seed,
         faults=_faults(given.faults),
         snapshot_every_steps=given.snapshot_every,
+        snapshot_place=given.snapshot_place,
+        poisoned=given.poisoned,
         checkpoint_every_steps=given.checkpoint_every,
         max_batches=given.max_batches,
         backoff=BackoffPolicy(first_s=given.first_wait, cap_s=max(90.0, given.first_wait)),

@@ -2,14 +2,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from failsoft.errors import ConfigError
+from failsoft.training.checkpoint import deliver_here
+from failsoft.training.escalation import Poisoned
+from failsoft.training.ranks import SoloRank
+from failsoft.training.snapshot_place import SnapshotPlace
 from tests.conftest import ROOT
+from train_jobs.build import build_loop
 from train_jobs.config import JobConfig
 from train_jobs.intent_ner import main
+from train_jobs.workload import prepare
 
 
 def test_importing_the_job_loads_neither_ray_nor_torch() -> None:
@@ -38,3 +45,21 @@ def test_a_wrong_argument_ends_in_a_sentence_and_not_in_a_traceback(
 def test_a_run_name_that_leaves_its_folder_is_refused(run: str) -> None:
     with pytest.raises(ConfigError, match="it names a folder"):
         JobConfig(home=Path(), run=run)
+
+
+def test_the_command_line_says_where_snapshots_lie_and_what_becomes_of_a_poisoned_stretch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[JobConfig] = []
+
+    def run_nothing(config: JobConfig) -> None:
+        asked.append(config)
+        raise ConfigError("nothing is run here")
+
+    monkeypatch.setattr("train_jobs.intent_ner.run_job", run_nothing)
+    monkeypatch.setattr("train_jobs.intent_ner._connected", nullcontext)
+    words = ["--snapshot-place", "sharded", "--poisoned", "replay", "--preset", "demo", "--max-batches", "9"]
+    main(["--home", str(tmp_path), "--run", "r", *words])
+    prepare(asked[0])
+    plan = build_loop(asked[0], SoloRank(), deliver_here).plan
+    assert (plan.snapshots.where, plan.poisoned) == (SnapshotPlace.SHARDED, Poisoned.REPLAY)

@@ -20,6 +20,8 @@ from failsoft.training.breaker import Breaker, BreakerPolicy
 from failsoft.training.guard import GuardPolicy, StepGuard
 from failsoft.training.loop import LoopPlan, Poisoned, TrainLoop
 from failsoft.training.ranks import Ranks, SoloRank
+from failsoft.training.snapshot import SnapshotPolicy
+from failsoft.training.snapshot_place import SnapshotPlace
 from failsoft.training.state import TrainingState
 from tests.training.toys import toy_loop
 
@@ -54,6 +56,8 @@ class Setting:
     record: bool = False
     """Whether consumed samples are written down."""
     poisoned: Poisoned = Poisoned.SKIP
+    place: SnapshotPlace = SnapshotPlace.EACH_RANK
+    faults: FaultPlan | None = None
 
 
 @dataclass
@@ -99,8 +103,9 @@ def diary_loop(
         snapshot_every_steps=7,
         checkpoint_every_steps=setting.every,
         poisoned=setting.poisoned,
+        snapshots=SnapshotPolicy(where=setting.place),
     )
-    toy = toy_loop(folder, plan=plan, faults=faults)
+    toy = toy_loop(folder, plan=plan, faults=faults or setting.faults)
     state = _state(setting.dropout)
     ranks = ranks or SoloRank()
     task = DiaryTask(state.model, state, deadly, ranks)

@@ -53,7 +53,8 @@ def test_a_run_ends_with_a_checkpoint_and_a_story(tmp_path: Path) -> None:
     loop.run()
     assert loop.state.position == loop.state.step == 24
     saved = ["checkpoint_published", "checkpoint_handed_over"]
-    assert kinds(tmp_path) == ["workers_up", "run_started", *saved * 3, "run_moved", "run_finished"]
+    told = [kind for kind in kinds(tmp_path) if kind != "snapshot_memory"]
+    assert told == ["workers_up", "run_started", *saved * 3, "run_moved", "run_finished"]
     progress = read_progress(tmp_path)
     assert progress is not None
     assert (progress.position, progress.total, progress.attempt) == (24, 24, 1)

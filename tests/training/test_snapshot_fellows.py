@@ -11,8 +11,8 @@ from torch import Tensor
 
 from failsoft.errors import ConfigError, NoSnapshotError
 from failsoft.training.snapshot import RamSnapshots, SnapshotPolicy
-from failsoft.training.snapshot_layout import SnapshotPlace
 from failsoft.training.snapshot_memory import RankNote
+from failsoft.training.snapshot_place import SnapshotPlace
 from failsoft.training.state import TrainingState, flatten
 from tests.training.toys import same, toy_model
 

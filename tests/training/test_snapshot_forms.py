@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 import failsoft.training.snapshot as snapshot_module
 from failsoft.errors import ConfigError, NoSnapshotError
 from failsoft.training.snapshot import RamSnapshots, SnapshotPolicy
-from failsoft.training.snapshot_layout import SnapshotPlace
+from failsoft.training.snapshot_place import SnapshotPlace
 from failsoft.training.state import TrainingState, flatten
 from tests.training.toys import same, toy_data, toy_model
 

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from failsoft.errors import ConfigError
 from failsoft.training.arena import Arena, finite_slices
-from failsoft.training.snapshot_layout import LARGE_BYTES, Division, SnapshotPlace, divide, parts_of, placed
+from failsoft.training.snapshot_layout import LARGE_BYTES, Division, divide, parts_of, placed
+from failsoft.training.snapshot_place import SnapshotPlace
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64, torch.uint8]
 SHAPES = st.lists(st.integers(0, 40), max_size=3).map(tuple)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from failsoft.training.host_memory import available_ram_bytes
-from failsoft.training.snapshot_layout import SnapshotPlace
 from failsoft.training.snapshot_memory import RankNote, SnapshotMemory, objection
+from failsoft.training.snapshot_place import SnapshotPlace
 
 GB = 1_000_000_000
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from failsoft.training.snapshot_layout import SnapshotPlace
+from failsoft.training.snapshot_place import SnapshotPlace
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 240

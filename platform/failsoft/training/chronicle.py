@@ -22,6 +22,7 @@ from failsoft.training.guard import StepOutcome
 from failsoft.training.letter_office import LetterOffice
 from failsoft.training.progress import Phase, PositionMark, Progress, ProgressFile, read_progress
 from failsoft.training.ranks import Ranks
+from failsoft.training.snapshot import RamSnapshots
 from failsoft.training.state import TrainingState
 
 _LOSS_MEMORY = 0.95
@@ -70,6 +71,7 @@ class Chronicle:
         self._warned: set[str] = set()
         self._speechless = False
         self._began_s = 0.0
+        self._held_bytes = 0
         self._consumed: ConsumedRecord | None = None
         if desk.record_consumed:
             self._consumed = ConsumedRecord(desk.folder, self._ranks, on_lost=self._lost)
@@ -215,11 +217,16 @@ class Chronicle:
         stall_s = round(self._desk.clock.monotonic_s() - began_s, 6)
         self._tell("checkpoint_handed_over", "the training goes on", stall_s=stall_s)
 
-    def withheld(self, tensor: str) -> None:
-        """A snapshot was not taken because the state is ill."""
-        if self._leads:
+    def snapshot(self, snapshots: RamSnapshots, *, ill: str | None) -> None:
+        """A snapshot was taken, or not, because the tensor of this name is ill; said when it takes other memory now."""
+        if not self._leads:
+            return
+        if ill is not None:
             record = self._letters.record_of_state()
-            self._tell("snapshot_withheld", f"{tensor} is not finite", tensor=tensor, reproduction=record)
+            self._tell("snapshot_withheld", f"{ill} is not finite", tensor=ill, reproduction=record)
+        elif snapshots.held_bytes != self._held_bytes:
+            self._held_bytes, memory = snapshots.held_bytes, snapshots.report()
+            self._tell("snapshot_memory", str(memory), **memory.as_dict())
 
     def watched(self) -> None:
         """Say once when a rate goes above its warning level."""

@@ -24,6 +24,15 @@ class Remedy(StrEnum):
     STOP = "stop"
 
 
+class Poisoned(StrEnum):
+    """What becomes of the batches between the moment that one goes back to and the trouble."""
+
+    SKIP = "skip"
+    """They are passed over and leave dead letters: no batch is met twice."""
+    REPLAY = "replay"
+    """They are met again; one that is refused in two passes is passed over for good."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class EscalationPolicy:
     """Which remedies, in which order, and when a place counts as passed."""

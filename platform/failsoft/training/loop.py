@@ -22,13 +22,14 @@ from failsoft.training.checkpoint import Checkpoints, identity_digest
 from failsoft.training.chronicle import Chronicle, Desk
 from failsoft.training.course import Course
 from failsoft.training.deadletters import read_dead_letters
+from failsoft.training.escalation import Poisoned
 from failsoft.training.faulty import kill_self, strike_loss
 from failsoft.training.guard import StepGuard, StepOutcome
 from failsoft.training.leaving import save_and_leave
 from failsoft.training.letter_office import LetterOffice
 from failsoft.training.loop_plan import LoopPlan, Task
 from failsoft.training.ranks import any_rank
-from failsoft.training.recovery import Poisoned, Recovery
+from failsoft.training.recovery import Recovery
 from failsoft.training.samples import SampleCount
 from failsoft.training.snapshot import RamSnapshots
 from failsoft.training.state import TrainingState
@@ -59,7 +60,7 @@ class TrainLoop:
         self._ranks = self.guard.ranks
         self.state.guard = self.guard if self.state.guard is None else self.state.guard
         self.state.ema = self.guard.ema if self.state.ema is None else self.state.ema
-        self._snapshots = RamSnapshots(self.state, ranks=self._ranks)
+        self._snapshots = RamSnapshots(self.state, ranks=self._ranks, policy=self.plan.snapshots)
         self._chronicle = Chronicle(self.desk, self.state, self.breaker, self._letters())
         self.breaker.on_move = self._chronicle.moved
         self._course = Course(batches=self.batches, planned=self.plan.total_batches)
@@ -253,8 +254,7 @@ class TrainLoop:
     def _take_snapshot(self) -> str | None:
         """Returns the name of the ill tensor that kept it from being taken; the run goes back for it."""
         self._ill = self._snapshots.take()
-        if self._ill is not None:
-            self._chronicle.withheld(self._ill)
+        self._chronicle.snapshot(self._snapshots, ill=self._ill)
         self._snapshot_step = self.state.step
         return self._ill
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -11,7 +11,8 @@ from torch import Tensor
 
 from failsoft.errors import ConfigError
 from failsoft.training.cadence import Cadence
-from failsoft.training.recovery import Poisoned
+from failsoft.training.escalation import Poisoned
+from failsoft.training.snapshot import SnapshotPolicy
 
 
 class Task(Protocol):
@@ -43,6 +44,8 @@ class LoopPlan:
     """Also one when so much time has passed; looked at where the ranks meet for a snapshot."""
     checkpoint_at_epoch_end: bool = False
     """Also one when the last batch of an epoch is consumed."""
+    snapshots: SnapshotPolicy = field(default_factory=SnapshotPolicy)
+    """Where RAM snapshots lie: everything on each rank, on rank 0, or in shares; and how much RAM they may take."""
 
     def __post_init__(self) -> None:
         """Refuse plans that do nothing."""

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 
 from failsoft.training.breaker import Breaker, RunState
 from failsoft.training.checkpoint import Checkpoints
 from failsoft.training.chronicle import Chronicle, WayBack
 from failsoft.training.course import Course
-from failsoft.training.escalation import Remedy
+from failsoft.training.escalation import Poisoned, Remedy
 from failsoft.training.guard import StepGuard
 from failsoft.training.inspection import position_of
 from failsoft.training.snapshot import RamSnapshots
 from failsoft.training.state import TrainingState
-
-
-class Poisoned(StrEnum):
-    """What becomes of the batches between the moment that one goes back to and the trouble."""
-
-    SKIP = "skip"
-    """They are passed over and leave dead letters: no batch is met twice."""
-    REPLAY = "replay"
-    """They are met again; one that is refused in two passes is passed over for good."""
 
 
 @dataclass(kw_only=True)

@@ -22,7 +22,7 @@ from failsoft.training.finite import first_ill
 from failsoft.training.host_memory import available_ram_bytes
 from failsoft.training.ranks import Ranks, SoloRank, any_rank
 from failsoft.training.rng import HeldRng
-from failsoft.training.snapshot_layout import Division, SnapshotPlace, divide, parts_of
+from failsoft.training.snapshot_layout import Division, divide, parts_of
 from failsoft.training.snapshot_memory import (
     BUFFERS,
     RankNote,
@@ -32,6 +32,7 @@ from failsoft.training.snapshot_memory import (
     most_bytes_by_place,
     objection,
 )
+from failsoft.training.snapshot_place import SnapshotPlace
 from failsoft.training.snapshot_restore import Held, misfit, put_back
 from failsoft.training.state import FlatState, TrainingState, flatten
 

@@ -9,28 +9,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import torch
 from torch import Tensor
 
 from failsoft.errors import ConfigError
 from failsoft.training.finite import dense_view
+from failsoft.training.snapshot_place import SnapshotPlace
 
 LARGE_BYTES = 4096
 """Parts from this size on start at a cache line."""
 _LINE_BYTES = 64
-
-
-class SnapshotPlace(StrEnum):
-    """Where the numbers are kept that are the same on all ranks; what is a rank's own, it always keeps itself."""
-
-    EACH_RANK = "each_rank"
-    """Every rank keeps everything. A rollback needs no other rank's data."""
-    RANK_ZERO = "rank_zero"
-    """Rank 0 keeps them; a rollback broadcasts them."""
-    SHARDED = "sharded"
-    """Each rank keeps an equal share of the bytes; in a rollback each broadcasts its share."""
 
 
 @dataclass(frozen=True, kw_only=True)

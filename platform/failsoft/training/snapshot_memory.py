@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from failsoft.training.snapshot_layout import Division, Part, SnapshotPlace, divide, pinned, placed, taken_bytes
+from failsoft.training.snapshot_layout import Division, Part, divide, pinned, placed, taken_bytes
+from failsoft.training.snapshot_place import SnapshotPlace
 
 BUFFERS = 2
 """The one that stands, and the one that is being filled."""
