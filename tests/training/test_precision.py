@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from failsoft.training.precision import Precision, computes_low, computing, in_precision
+from failsoft.training.precision import Noticing, Precision, computes_low, computing, in_precision
 
 CPU = torch.device("cpu")
 
@@ -41,6 +41,26 @@ def test_an_autocast_inside_the_task_does_not_lower_float64() -> None:
     twin = in_precision(nn.Linear(3, 2), Precision.DOUBLE)
     with computing(Precision.DOUBLE, CPU, None), torch.autocast("cpu", dtype=torch.bfloat16):
         assert twin(torch.ones(4, 3)).dtype is torch.float64
+
+
+@pytest.mark.parametrize("how", [Precision.SINGLE, Precision.DOUBLE])
+def test_an_autocast_inside_the_task_is_off_within_its_functions(how: Precision) -> None:
+    twin, large = in_precision(nn.Linear(3, 2), how), torch.full((4, 3), 300.0)
+    with computing(how, CPU, None), torch.autocast("cpu", dtype=torch.float16):
+        assert bool(torch.isfinite(twin(large) @ torch.full((2, 2), 30000.0)).all())
+        assert bool(torch.isfinite(torch.mm(large, large.T)).all())  # 270000 is beyond float16
+
+
+@pytest.mark.parametrize(("dtype", "low"), [(torch.float16, True), (torch.bfloat16, True), (torch.float32, False)])
+def test_a_cast_or_an_autocast_of_the_tasks_own_is_noticed(dtype: torch.dtype, low: bool) -> None:
+    model, noticing = nn.Linear(3, 2), Noticing()
+    with noticing:
+        (model(torch.ones(4, 3)).to(dtype).float().sum()).backward()
+    assert noticing.low is low
+    under = Noticing()
+    with under, torch.autocast("cpu", dtype=dtype, enabled=low):
+        model(torch.ones(4, 3)).sum()
+    assert under.low is low
 
 
 def test_the_runs_own_autocast_is_on_as_trained_and_off_above() -> None:

@@ -52,6 +52,15 @@ class Evidence:
     """On fresh weights in float32, one for each seed."""
     peers: tuple[Seen, ...] = ()
     """Other batches, which the run applied, on that state in the precision of training."""
+    fresh_peers: tuple[Seen, ...] = ()
+    """Other batches, which the run applied, on the fresh weights: where these are bad, the weights or the code are."""
+    changed: tuple[str, ...] = ()
+    """What is known to be other now than when the batch was refused: packages, source text, settings."""
+
+    @property
+    def spoils_all(self) -> bool:
+        """Whether also batches that the run applied are bad on fresh weights."""
+        return _all(self.fresh_peers, Seen.BAD)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +74,11 @@ class Diagnosis:
 def diagnose(evidence: Evidence) -> Diagnosis:
     """Judge the evidence.
 
-    * The data: bad again, also in float32, and on every fresh weights.
+    * The data: bad again, also in float32, and on every fresh weights, while other batches are fine on some of these.
     * The numerics: bad again, and fine in a higher precision.
     * The model state: bad again, also in float64, and fine on every fresh weights.
-    * The hardware or nondeterminism: not bad again on the same state, in the same precision, with the same generators;
-      or bad at one time and fine at the other.
+    * The hardware or nondeterminism: not bad again on the same state, in the same precision, with the same generators,
+      and nothing known to have changed since; or bad at one time and fine at the other.
     """
     tries = set(evidence.as_trained)
     if {Seen.BAD, Seen.FINE} <= tries:
@@ -80,7 +89,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     if tries == {Seen.FINE}:
         return _not_reproduced(evidence)
     if _all(evidence.fresh, Seen.BAD):
-        return _data("it is bad on every fresh weights; the state that it met could not be tried")
+        return _on_all_weights("it is bad on every fresh weights; the state that it met could not be tried", evidence)
     return _undecided("it could not be tried on the state that it met, and fresh weights do not settle it")
 
 
@@ -88,7 +97,8 @@ def _reproduced(evidence: Evidence) -> Diagnosis:
     if evidence.single is Seen.FINE:
         return _fine_in_single(evidence)
     if evidence.single is Seen.BAD and _all(evidence.fresh, Seen.BAD):
-        return _data("it is bad again, also in float32 and on every fresh weights" + _in_double(evidence))
+        said = "it is bad again, also in float32 and on every fresh weights" + _in_double(evidence)
+        return _on_all_weights(said, evidence)
     if evidence.double is Seen.FINE:
         return _numerics("it is bad again, and fine in float64 on the same weights")
     if evidence.double is Seen.UNKNOWN:
@@ -106,7 +116,7 @@ def _fine_in_single(evidence: Evidence) -> Diagnosis:
 
 def _bad_in_every_precision(evidence: Evidence) -> Diagnosis:
     if _all(evidence.fresh, Seen.BAD):
-        return _data("it is bad again, also in float64 and on every fresh weights")
+        return _on_all_weights("it is bad again, also in float64 and on every fresh weights", evidence)
     if _all(evidence.fresh, Seen.FINE):
         return _state("it is bad again, also in float64, and fine on every fresh weights" + _of_peers(evidence.peers))
     if Seen.UNKNOWN in evidence.fresh or not evidence.fresh:
@@ -125,7 +135,19 @@ def _not_reproduced(evidence: Evidence) -> Diagnosis:
         return _undecided("it is fine on the nearest state, but that is not the state that it met")
     if not evidence.draws_met:
         return _undecided("it is fine on the state that it met, but with other random draws or on another device")
+    if evidence.changed:
+        return _undecided(f"it is fine on the state that it met, but changed since: {', '.join(evidence.changed)}")
     return _hardware("on the very state that it met, with the same precision and random draws, it is fine")
+
+
+def _on_all_weights(said: str, evidence: Evidence) -> Diagnosis:
+    """Bad on every fresh weights is the data's fault only where other data is not."""
+    if evidence.spoils_all:
+        return _undecided(
+            f"{said}; but so are {len(evidence.fresh_peers)} other batches, which the run applied: look at the code, "
+            "the packages and the set-up of now"
+        )
+    return _data(said)
 
 
 def _in_double(evidence: Evidence) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import torch
 
 from failsoft.health.ledger import Event
+from failsoft.training.checkpoint import identity_digest, versions
 from failsoft.training.letter import DeadLetter
 from failsoft.training.letterbook import LetterBook
 
@@ -53,6 +57,49 @@ def history_of(book: LetterBook, events: Iterable[Event] = ()) -> History:
     known = {rollback.at for rollback in told}
     from_letters = [rollback for rollback in _rollbacks_by_letters(book.letters) if rollback.at not in known]
     return History(refused=refused, rollbacks=tuple(sorted([*told, *from_letters], key=lambda one: one.at)))
+
+
+def changes_since(
+    events: Iterable[Event], letters: Sequence[DeadLetter], identity: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """What the record of a refused batch says otherwise than this process does now; empty without a record.
+
+    Args:
+        events: of this run.
+        letters: of the batch.
+        identity: what the run is about, as it would be built now.
+    """
+    records = [_record_of(event) for event in events if _is_of(event, letters)]
+    if not records:
+        return ()
+    then, found = records[-1], list[str]()
+    if then.get("config_digest") not in {None, "", identity_digest(identity)}:
+        found.append("the run's settings")
+    now = versions() | {"cuda": torch.version.cuda}
+    before = then.get("versions")
+    told = before if isinstance(before, Mapping) else {}
+    other = [part for part in now if told.get(part, now[part]) != now[part]]
+    found += [f"{part} ({_short(told[part])}, now {_short(now[part])})" for part in other]
+    return tuple(found)
+
+
+def _is_of(event: Event, letters: Sequence[DeadLetter]) -> bool:
+    """Whether a refusal's event was told with one of these letters: the same batch, at the same step."""
+    steps = {letter.step for letter in letters}
+    return (
+        event.kind == "batch_refused"
+        and event.data.get("position") == letters[0].position
+        and event.data.get("step") in steps
+        and isinstance(event.data.get("reproduction"), Mapping)
+    )
+
+
+def _record_of(event: Event) -> dict[str, Any]:
+    return dict(event.data["reproduction"])
+
+
+def _short(version: object) -> str:
+    return str(version)[:20]
 
 
 def _rollbacks_told(events: Iterable[Event]) -> list[Rollback]:

@@ -17,6 +17,7 @@ _BELOW: Mapping[torch.dtype, frozenset[torch.dtype]] = {
     torch.float64: frozenset({torch.float16, torch.bfloat16, torch.float32}),
 }
 _CASTS = (Tensor.float, Tensor.half, Tensor.bfloat16)
+_LOW = _BELOW[torch.float32]
 
 
 class Precision(StrEnum):
@@ -35,13 +36,15 @@ class Precision(StrEnum):
 class _Lifted(TorchFunctionMode):
     """Every torch function gets, and gives, floating tensors of at least ``dtype``; casts below it stop there.
 
-    The model's own parameters are lifted before; this is for what the task brings: inputs, masks, constants, casts.
+    The model's own parameters are lifted before; this is for what the task brings: inputs, masks, constants, casts,
+    and an autocast of its own, which would else lower the very functions that are to be tried.
     """
 
-    def __init__(self, dtype: torch.dtype) -> None:
+    def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
         self._dtype = dtype
         self._low = _BELOW[dtype]
+        self._device_type = device.type
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -49,7 +52,8 @@ class _Lifted(TorchFunctionMode):
         """Lift what goes in and what comes out."""
         if func in _CASTS:
             return args[0].to(self._dtype)
-        return self._lift(func(*self._lift(args), **self._lift(kwargs or {})))
+        with torch.autocast(self._device_type, enabled=False):
+            return self._lift(func(*self._lift(args), **self._lift(kwargs or {})))
 
     def _lift(self, value: Any) -> Any:
         if isinstance(value, Tensor):
@@ -59,6 +63,28 @@ class _Lifted(TorchFunctionMode):
         if type(value) in {tuple, list}:
             return type(value)(map(self._lift, value))
         return {key: self._lift(entry) for key, entry in value.items()} if type(value) is dict else value
+
+
+class Noticing(TorchFunctionMode):
+    """Changes nothing, and notices whether any function takes or gives a floating tensor below float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.low = False
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Look at what goes in and what comes out."""
+        given = func(*args, **(kwargs or {}))
+        self.low = self.low or any(map(_is_low, (*args, *(kwargs or {}).values(), given)))
+        return given
+
+
+def _is_low(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return value.dtype in _LOW
+    return type(value) in {tuple, list} and any(map(_is_low, value))
 
 
 def in_precision(model: nn.Module, how: Precision) -> nn.Module:
@@ -78,14 +104,13 @@ def computing(how: Precision, device: torch.device, autocast_dtype: torch.dtype 
         with torch.autocast(device.type, dtype=autocast_dtype, enabled=autocast_dtype is not None):
             yield
         return
-    with torch.autocast(device.type, enabled=False), _Lifted(dtype):
+    with torch.autocast(device.type, enabled=False), _Lifted(dtype, device):
         yield
 
 
 def computes_low(model: nn.Module, autocast_dtype: torch.dtype | None) -> bool:
-    """Whether training computes below float32 anywhere."""
-    low = _BELOW[torch.float32]
-    return autocast_dtype in low or any(tensor.dtype in low for tensor in _tensors(model))
+    """Whether training is set up to compute below float32; what a task does of its own accord, Noticing tells."""
+    return autocast_dtype in _LOW or any(tensor.dtype in _LOW for tensor in _tensors(model))
 
 
 def _tensors(model: nn.Module) -> Iterator[Tensor]:

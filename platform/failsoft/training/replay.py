@@ -15,7 +15,7 @@ from failsoft.training.blame import Blame, blame
 from failsoft.training.case import Case
 from failsoft.training.diagnosis import Cause, Diagnosis, Evidence, Seen, diagnose
 from failsoft.training.fingerprints import device_of
-from failsoft.training.history import history_of
+from failsoft.training.history import changes_since, history_of
 from failsoft.training.letter import DeadLetter
 from failsoft.training.letterbook import LetterBook
 from failsoft.training.precision import Precision, computes_low
@@ -97,7 +97,8 @@ class Replayer:
         hearing = _Hearing(case=case, say=self.say)
         reached = self._reach(case, hearing.notes)
         evidence = hearing.on_state(reached)
-        evidence = replace(evidence, fresh=tuple(hearing.on_fresh_weights(seed) for seed in self.fresh_seeds))
+        evidence = hearing.on_others(evidence, self.fresh_seeds)
+        evidence = replace(evidence, changed=changes_since(self.events, case.letters, self.rebuild.identity))
         found = diagnose(evidence)
         return Replay(
             position=case.position,
@@ -105,7 +106,7 @@ class Replayer:
             diagnosis=found,
             evidence=evidence,
             trials=tuple(hearing.trials),
-            blamed=self._blame(case, found.cause, reached, hearing),
+            blamed=Blame() if evidence.spoils_all else self._blame(case, found.cause, reached, hearing),
             reached=_in_words(reached, evidence.state_met),
             notes=tuple(hearing.notes),
         )
@@ -167,14 +168,27 @@ class _Hearing:
             state_met=met,
             draws_met=case.draws_met(model),
             as_trained=tuple(self._seen(trials.run(name, model, shares, limits=limits)) for name in names),
-            trained_low=trials.loss_scale != 1.0 or computes_low(model, trials.autocast_dtype),
+            trained_low=trials.loss_scale != 1.0
+            or computes_low(model, trials.autocast_dtype)
+            or trials.computes_low(model, shares),
             single=self._lifted(trials, Precision.SINGLE, model, shares, where),
             double=self._lifted(trials, Precision.DOUBLE, model, shares, where),
             peers=tuple(trials.run("peer", model, peer, limits=limits).seen for peer in case.peers(_PEERS)),
         )
 
-    def on_fresh_weights(self, seed: int) -> Seen:
-        """In float32 on other weights: what is bad on all weights lies in the data."""
+    def on_others(self, evidence: Evidence, seeds: Sequence[int]) -> Evidence:
+        """In float32 on other weights: what is bad on all weights lies in the data, unless other data is bad, too."""
+        fresh = tuple(self._on_fresh_weights(seed) for seed in seeds)
+        bad = all(seen is Seen.BAD for seen in fresh)
+        peers = [self._peers_on_fresh_weights(seed) for seed in seeds if bad and not self.case.is_spike]
+        return replace(evidence, fresh=fresh, fresh_peers=tuple(seen for some in peers for seen in some))
+
+    def _peers_on_fresh_weights(self, seed: int) -> list[Seen]:
+        model, trials = self.case.rebuild.parts(seed).state.model, Trials(loss=self.case.rebuild.loss)
+        self.say(f"other batches on fresh weights of seed {seed}")
+        return [trials.run("peer", model, peer, how=Precision.SINGLE).seen for peer in self.case.peers(_PEERS)]
+
+    def _on_fresh_weights(self, seed: int) -> Seen:
         model = self.case.rebuild.parts(seed).state.model
         trials = Trials(loss=self.case.rebuild.loss)
         name, limits = f"float32 on fresh weights of seed {seed}", self._fresh_limits(trials, model)

@@ -26,7 +26,9 @@ from failsoft.training.letter import DeadLetter
 from failsoft.training.rebuild import Parts, Rebuild
 from failsoft.training.rng import RngState, capture_rng, restore_rng, seed_all
 from failsoft.training.state import FlatState, unflatten
+from failsoft.training.trials import FOREIGN
 
+_MAX_NOTES = 8
 Watch = Callable[[int, int], object]
 """Told how many batches were walked, and of how many."""
 
@@ -46,6 +48,11 @@ class Reached:
     """Updates applied on the way."""
     notes: list[str] = field(default_factory=list)
     """What may keep this state from being the one that the run had."""
+
+    def strayed(self, note: str) -> None:
+        """Take down a step that went otherwise than the run's own; the first few stand for all."""
+        if len(self.notes) <= _MAX_NOTES:
+            self.notes.append(note if len(self.notes) < _MAX_NOTES else "and more of the kind")
 
 
 @dataclass(kw_only=True)
@@ -156,14 +163,20 @@ class Walker:
         model.train()
         leading = _Leading(model)
         computes = [self._compute(reached, rank, at, leading) for rank in range(self.world)]
-        outcome = guard.step(computes[0] if self.world == 1 else computes, position=at)
+        try:
+            outcome = guard.step(computes[0] if self.world == 1 else computes, position=at)
+        except FOREIGN as error:
+            reached.generators = before
+            said = f"{type(error).__name__}: {str(error)[:200]}"
+            reached.strayed(f"position {at}, which the run applied, can't be trained on now: {said}")
+            return
         if outcome.applied:
             leading.put_back()
             reached.parts.state.step += 1
             reached.walked += 1
         else:
             reached.generators = before
-            reached.notes.append(f"position {at}, which the run applied, was refused on the way ({outcome.refusal})")
+            reached.strayed(f"position {at}, which the run applied, was refused on the way ({outcome.refusal})")
 
     def _compute(self, reached: Reached, rank: int, at: int, leading: _Leading) -> Compute:
         samples, weight = share_of(self.rebuild.indices(at), rank, self.world)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +16,12 @@ from torch.nn.utils import get_total_norm
 
 from failsoft.training.diagnosis import Seen
 from failsoft.training.fingerprints import device_of
-from failsoft.training.precision import Precision, computing, in_precision
+from failsoft.training.precision import Noticing, Precision, computing, in_precision
 
 Loss = Callable[[nn.Module, NDArray[np.int64]], Tensor]
 """Mean loss over some samples through a model."""
+FOREIGN = (RuntimeError, TypeError, ValueError, LookupError, ArithmeticError, AttributeError, AssertionError)
+"""What a task's own code may raise when it is asked for something that it can't do (any more)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +93,7 @@ class Trials:
         twin = in_precision(model, how)
         try:
             loss, norm, bad = self._passes(twin, shares, how)
-        except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:  # what a task may not be able to do
+        except FOREIGN as error:
             return Trial(name=name, seen=Seen.UNKNOWN, why=f"{type(error).__name__}: {str(error)[:200]}")
         why = verdict(loss, norm, bad, limits or Limits())
         return Trial(
@@ -101,6 +104,13 @@ class Trials:
             bad_tensor=bad,
             why=why,
         )
+
+    def computes_low(self, model: nn.Module, shares: Sequence[Share]) -> bool:
+        """Whether the task computes below float32 of its own accord: by casts, or by an autocast inside its loss."""
+        twin, noticing = in_precision(model, Precision.AS_TRAINED), Noticing()
+        with suppress(*FOREIGN), noticing:
+            self._passes(twin, shares, Precision.AS_TRAINED)
+        return noticing.low
 
     def _passes(self, twin: nn.Module, shares: Sequence[Share], how: Precision) -> tuple[float, float, str | None]:
         """Forward and backward of all shares: loss, norm, and the first parameter whose gradient is not finite."""
