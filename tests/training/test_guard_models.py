@@ -255,6 +255,21 @@ def test_buffers_that_torch_does_not_simply_write_to_are_as_before_after_a_refus
     assert [torch.equal(*pair) for pair in itertools.pairwise(kept)] == [False, True, False]
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+@pytest.mark.parametrize("entry", [torch.nan, complex(0.0, torch.inf)])
+@pytest.mark.parametrize("layout", [torch.strided, torch.sparse_coo, torch.sparse_csr])
+def test_ill_numbers_are_found_in_complex_and_in_sparse_tensors(entry: complex, layout: torch.layout) -> None:
+    model = nn.Linear(2, 1)
+    model.register_buffer("graph", torch.eye(2, dtype=torch.complex64).to_sparse(layout=layout))
+    guard = guard_of(model)
+    assert guard.first_unhealthy() is None
+    graph = model.get_buffer("graph")
+    {torch.strided: graph.flatten, torch.sparse_coo: graph._values, torch.sparse_csr: graph.values}[layout]()[-1] = (
+        entry
+    )
+    assert guard.first_unhealthy() == "model/graph"
+
+
 @pytest.mark.parametrize("shares", [[0.3], [0.5, 0.5]])
 def test_shares_that_do_not_fit_one_batch_are_refused(shares: list[float]) -> None:
     model = nn.Linear(2, 1)

@@ -8,7 +8,6 @@ RAM snapshots and disk checkpoints both take this form, so what one restores the
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from failsoft.errors import ConfigError, IncompatibleArtifactError
+from failsoft.training.finite import first_ill
 
 _MODEL = "model/"
 _OPTIMIZER = "optimizer/"
@@ -189,14 +189,19 @@ def _load_module(module: nn.Module, tensors: Mapping[str, Tensor], prefix: str) 
 
 
 def first_unhealthy(tensors: Mapping[str, Tensor]) -> str | None:
-    """Name of the first floating tensor that is not finite; None when all are. One host sync when all are."""
-    floating = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point() and tensor.numel()}
-    largest = torch.nn.utils.get_total_norm(
-        list(floating.values()), norm_type=math.inf
-    )  # NaN and Inf both survive a max
-    if math.isfinite(float(largest)):
-        return None
-    return next((name for name, tensor in floating.items() if not bool(torch.isfinite(tensor).all())), None)
+    """Name of the first tensor that is not finite; None when all are. One host sync for all devices when all are.
+
+    Of a sharded tensor (DTensor, under FSDP2) the shard of this rank counts, of a sparse one its values.
+    """
+    return first_ill({name: _numbers_here(tensor) for name, tensor in tensors.items()})
+
+
+def _numbers_here(tensor: Tensor) -> Tensor:
+    if hasattr(tensor, "to_local"):
+        return torch.as_tensor(tensor.to_local())
+    if tensor.layout is torch.strided:
+        return tensor
+    return tensor._values() if tensor.layout is torch.sparse_coo else tensor.values()
 
 
 def _flat_optimizer(optimizer: Optimizer) -> tuple[dict[str, Tensor], list[dict[str, Any]], dict[str, Any]]:
