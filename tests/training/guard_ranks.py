@@ -12,15 +12,19 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import ExponentialLR
 
+from failsoft.training.gradients import whole
 from failsoft.training.guard import StepGuard, StepOutcome
 from failsoft.training.late_guard import LateStepGuard
 from failsoft.training.ranks import ranks_here
@@ -173,6 +177,29 @@ def ranks_unsaid() -> dict[str, Any]:
     return {"applied": outcome.applied}
 
 
+def sharded(*, late: bool) -> dict[str, Any]:
+    """FSDP2 over both ranks, where one holds nothing of the last bias; a NaN on rank 1, then an overflow on both."""
+    model = plain()
+    fully_shard(model)
+    guard = StepGuard(model=model, optimizer=torch.optim.AdamW(model.parameters(), lr=0.1, fused=True))
+    behind = LateStepGuard(guard)
+    told, weights = list[StepOutcome](), list[list[float]]()
+    for factors in ((1.0, 1.0), (1.0, torch.nan), (1e30, 1e30), (1.0, 1.0)):
+        compute = partial(_times, model, factors[dist.get_rank()])
+        told += (*behind.step(compute), *behind.settle()) if late else [guard.step(compute)]
+        weights.append(torch.cat([whole(each.detach()).flatten() for each in model.parameters()]).tolist())
+    return {
+        "refused": [not outcome.applied for outcome in told],
+        "blamed": [outcome.bad_tensor is not None for outcome in told],
+        "moved": [before != after for before, after in pairwise(weights)],
+        "ill": guard.first_unhealthy(),
+    }
+
+
+def _times(model: nn.Module, factor: float) -> Tensor:
+    return torch.as_tensor(model(torch.ones(2, 4)).mean() * factor)
+
+
 def main(rank: int, folder: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group(
@@ -184,6 +211,8 @@ def main(rank: int, folder: Path) -> None:
         print(json.dumps({"name": name} | tried(trial)), flush=True)
     print(json.dumps({"name": "out of memory"} | out_of_memory()), flush=True)
     print(json.dumps({"name": "ranks unsaid"} | ranks_unsaid()), flush=True)
+    for late in (False, True):
+        print(json.dumps({"name": f"sharded, late {late}"} | sharded(late=late)), flush=True)
     dist.destroy_process_group()
 
 

@@ -67,3 +67,14 @@ def test_a_guard_that_is_told_nothing_of_ranks_shares_its_verdict_all_the_same(
     told: list[dict[str, dict[str, Any]]],
 ) -> None:
     assert [of_one["ranks unsaid"]["applied"] for of_one in told] == [False, False]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_sharded_weights_are_guarded_although_a_rank_holds_nothing_of_a_small_one(
+    late: bool, told: list[dict[str, dict[str, Any]]]
+) -> None:
+    for of_one in told:
+        found = of_one[f"sharded, late {late}"]
+        assert found["refused"] == found["blamed"] == [False, True, True, False]
+        assert found["moved"] == [False, False, True]
+        assert found["ill"] is None

@@ -42,9 +42,7 @@ class Gradients:
                 raise
             self._sparse = True
             return self.total_norm()
-        if type(norm) is not Tensor and hasattr(norm, "full_tensor"):  # a DTensor, under FSDP2
-            return torch.as_tensor(norm.full_tensor())
-        return norm
+        return whole(norm)
 
     def clip(self, max_norm: float, norm: Tensor) -> None:
         """Scale all gradients down by one factor; ``norm`` is what :meth:`total_norm` gave."""
@@ -80,7 +78,17 @@ class Gradients:
     def _named(self) -> Iterator[tuple[str, Tensor]]:
         mine = dict(zip(self.names(self.owners()), self.tensors(), strict=True))
         in_order = [name for name, _parameter in self._model.named_parameters() if name in mine]
-        return ((name, mine[name]) for name in [*in_order, *(name for name in mine if name not in in_order)])
+        return ((name, whole(mine[name])) for name in [*in_order, *(name for name in mine if name not in in_order)])
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All of a tensor whose shards lie on several ranks (a DTensor, under FSDP2), which all ask for it; else itself.
+
+    A rank may hold nothing of a small one, and of nothing there is no maximum.
+    """
+    if type(tensor) is not Tensor and hasattr(tensor, "full_tensor"):
+        return torch.as_tensor(tensor.full_tensor())
+    return tensor
 
 
 def _dense_values(parameter: nn.Parameter) -> Tensor:

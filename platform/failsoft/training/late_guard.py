@@ -31,6 +31,7 @@ from torch.amp.grad_scaler import GradScaler
 
 from failsoft.errors import ConfigError
 from failsoft.training.backward import Compute
+from failsoft.training.gradients import whole
 from failsoft.training.guard import StepGuard
 from failsoft.training.update import close_round, decides_on_device
 from failsoft.training.verdict import SPIKES, Limits, Reading, Refusal, StepOutcome, judge
@@ -194,7 +195,7 @@ class LateStepGuard:
 def _norms(gradients: list[Tensor], device: torch.device) -> Tensor:
     if not gradients:
         return torch.zeros(0, device=device)
-    return torch.stack([norm.float() for norm in torch._foreach_norm(gradients)])
+    return whole(torch.stack([norm.float() for norm in torch._foreach_norm(gradients)]))
 
 
 def _merge(scaler: GradScaler, optimizer: torch.optim.Optimizer, refused: Tensor) -> None:
