@@ -264,9 +264,8 @@ def test_ill_numbers_are_found_in_complex_and_in_sparse_tensors(entry: complex, 
     guard = guard_of(model)
     assert guard.first_unhealthy() is None
     graph = model.get_buffer("graph")
-    {torch.strided: graph.flatten, torch.sparse_coo: graph._values, torch.sparse_csr: graph.values}[layout]()[-1] = (
-        entry
-    )
+    entries = {torch.strided: graph.flatten, torch.sparse_coo: graph._values, torch.sparse_csr: graph.values}[layout]()
+    entries[-1].fill_(entry)
     assert guard.first_unhealthy() == "model/graph"
 
 
