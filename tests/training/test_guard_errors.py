@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
-from failsoft.training.guard import StepOutcome
+from failsoft.errors import ConfigError
+from failsoft.training.guard import StepGuard, StepOutcome
+from failsoft.training.late_guard import LateStepGuard
 from tests.training.twins import BATCH, OPTIMIZERS, Bad, Recipe, Run, difference
 
 
@@ -113,3 +119,57 @@ def test_an_interrupt_while_the_verdict_is_read_leaves_nothing_and_the_scaler_us
 
 def interrupted() -> Tensor:
     raise KeyboardInterrupt
+
+
+UNFIT: dict[str, tuple[Callable[[Tensor], Any], str]] = {
+    "a float": (lambda loss: loss.item, "returned a float"),
+    "nothing": (lambda _loss: lambda: None, "returned a NoneType"),
+    "a pair": (lambda loss: lambda: (loss, 1), "returned a tuple"),
+    "a detached loss": (lambda loss: loss.detach, "depends on no parameter"),
+    "the loss itself": (lambda loss: loss, "compute is a Tensor"),
+    "a generator": (lambda loss: (lambda: loss for _ in range(2)), "compute is a generator"),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_what_is_no_loss_is_refused_in_words(name: str) -> None:
+    given_as, words = UNFIT[name]
+    run = Recipe(model=plain).make()
+    loss = run.guard.model(torch.ones(2, 4)).sum()
+    with pytest.raises(ConfigError, match=words):
+        run.guard.step(given_as(loss))
+
+
+@pytest.mark.parametrize(
+    "ids", [torch.arange(3), torch.arange(3).numpy(), range(3), ["0", "1", "2"], {0: 0, 1: 0, 2: 0}]
+)
+def test_sample_ids_may_come_as_any_list_of_numbers(ids: Any) -> None:
+    assert Recipe().make().guard.step(Recipe().make().computes(0), sample_ids=ids).sample_ids == (0, 1, 2)
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("ids", [["doc-1"], None, 7, torch.ones(2, 2), (number for number in range(2))])
+def test_sample_ids_that_are_no_numbers_are_refused_in_words_and_leave_nothing(ids: Any, late: bool) -> None:
+    run = Recipe(optimizer=OPTIMIZERS["adamw fused"], scaled=True).make()
+    before = run.everything()
+    step = LateStepGuard(run.guard).step if late else run.guard.step
+    with pytest.raises(ConfigError, match="sample_ids is no list of whole numbers"):
+        step(run.computes(0, Bad.NAN_INPUT), sample_ids=ids)
+    assert difference(before, run.everything()) is None
+    step(run.computes(0))
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[None]:
+    """A group of one rank, which goes through the real backend."""
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("group")
+def test_ddp_s_join_is_refused_in_words_instead_of_mixing_up_collectives() -> None:
+    model = DistributedDataParallel(plain())
+    guard = StepGuard(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    with model.join(), pytest.raises(ConfigError, match="same number of batches"):
+        guard.step(lambda: model(torch.ones(2, 4)).sum())

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
+from torch.nn.parallel import DistributedDataParallel
 
 from failsoft.errors import ConfigError
 
@@ -35,13 +36,15 @@ class Backward:
         """Add up the gradients; returns the whole batch's loss, unscaled, its graph used up.
 
         Raises:
-            ConfigError: a loss that is no scalar, or shares that do not add up to 1.
+            ConfigError: a loss that is no scalar or depends on nothing, shares that do not add up to 1, no function to
+                call, or DDP's ``join``.
         """
+        self._refuse_join()
         if callable(compute):
             if shares is not None:
                 _weights(1, shares)
             return self._one(compute, None)
-        weights = _weights(len(compute), shares)
+        weights = _weights(_count(compute), shares)
         losses = []
         for part, weight in zip(compute[:-1], weights, strict=False):
             with self._alone():
@@ -51,23 +54,50 @@ class Backward:
 
     def _one(self, compute: Compute, weight: float | None) -> Tensor:
         if self.autocast_dtype is None:
-            loss = compute()
+            loss = _fit(compute())
         else:
             with torch.autocast(self.device.type, dtype=self.autocast_dtype):
-                loss = compute()
-        if loss.ndim:
-            raise ConfigError(
-                f"the loss has shape {tuple(loss.shape)}; return one number, such as its mean over the batch"
-            )
+                loss = _fit(compute())
         if weight is not None:
             loss = loss * weight
         scaled = loss if self.scaler is None else self.scaler.scale(loss)
         scaled.backward()  # type: ignore[no-untyped-call]  # torch leaves this one untyped
         return loss
 
+    def _refuse_join(self) -> None:
+        if isinstance(self.model, DistributedDataParallel) and self.model._join_config.enable:
+            raise ConfigError(
+                "the model went into DDP's join(), which answers DDP's own collectives for a rank without data, but "
+                "not the one that shares the verdict; wrap it anew and give every rank the same number of batches"
+            )
+
     def _alone(self) -> AbstractContextManager[object]:
         no_sync = getattr(self.model, "no_sync", None)
         return nullcontext() if no_sync is None else no_sync()
+
+
+def _count(computes: object) -> int:
+    if isinstance(computes, Tensor) or not isinstance(computes, Sequence):
+        raise ConfigError(
+            f"compute is a {type(computes).__name__}; give the function that computes the loss, or a list of such "
+            "functions: what a forward pass changed before the step began could not be put back"
+        )
+    return len(computes)
+
+
+def _fit(loss: object) -> Tensor:
+    if not isinstance(loss, Tensor):
+        raise ConfigError(
+            f"compute returned a {type(loss).__name__}; return the loss as a tensor, which knows how it came about"
+        )
+    if loss.ndim:
+        raise ConfigError(f"the loss has shape {tuple(loss.shape)}; return one number, such as its mean over the batch")
+    if not loss.requires_grad:
+        raise ConfigError(
+            "the loss depends on no parameter that learns; compute it without detach(), .item() and torch.no_grad(), "
+            "from a model whose parameters have requires_grad"
+        )
+    return loss
 
 
 def _weights(count: int, shares: Sequence[float] | None) -> list[float]:

@@ -44,7 +44,7 @@ from failsoft.training.spikes import SpikePolicy, SpikeWatch
 from failsoft.training.state import first_unhealthy, model_tensors
 from failsoft.training.traces import Traces
 from failsoft.training.update import Update, close_round, refuse_metric
-from failsoft.training.verdict import SPIKES, Limits, Reading, Refusal, StepOutcome, judge
+from failsoft.training.verdict import SPIKES, Limits, Reading, Refusal, StepOutcome, judge, plain_ids
 
 __all__ = ["Compute", "GuardPolicy", "Refusal", "StepGuard", "StepOutcome"]
 
@@ -178,7 +178,7 @@ class StepGuard:
         reading = self._read(loss, norm)
         self._mean_norm = reading.mean_norm
         refusal = judge(reading, self.limits if self._watching else _NO_LIMITS)
-        ids = tuple(map(int, sample_ids)) if len(sample_ids) else ()
+        ids = plain_ids(sample_ids)
         if refusal is None:
             return StepOutcome(position, ids, self.ranks.rank, None, reading.loss, reading.mean_loss, reading.norm)
         return self._explained(refusal, reading, ids, position)

@@ -34,7 +34,7 @@ from failsoft.training.backward import Compute
 from failsoft.training.gradients import whole
 from failsoft.training.guard import StepGuard
 from failsoft.training.update import close_round, decides_on_device
-from failsoft.training.verdict import SPIKES, Limits, Reading, Refusal, StepOutcome, judge
+from failsoft.training.verdict import SPIKES, Limits, Reading, Refusal, StepOutcome, judge, plain_ids
 
 
 class _Pending(NamedTuple):
@@ -86,6 +86,7 @@ class LateStepGuard:
         guard = self.guard
         if not self._device_decides():
             return (*self.settle(), guard.step(compute, shares=shares, sample_ids=sample_ids, position=position))
+        ids = plain_ids(sample_ids)
         guard.begin()
         guard.optimizer.zero_grad(set_to_none=True)
         try:
@@ -97,7 +98,7 @@ class LateStepGuard:
             raise
         if guard.scaler is not None and guard.scaler.is_enabled():
             guard.scaler.unscale_(guard.optimizer)
-        self._pending = self._carry_out(loss, tuple(map(int, sample_ids)), position)
+        self._pending = self._carry_out(loss, ids, position)
         return known
 
     def settle(self) -> tuple[StepOutcome, ...]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
+
+from failsoft.errors import ConfigError
 
 
 class Refusal(StrEnum):
@@ -45,6 +48,24 @@ class StepOutcome(NamedTuple):
     def applied(self) -> bool:
         """Whether the update happened."""
         return self.refusal is None
+
+
+def plain_ids(sample_ids: Sequence[int]) -> tuple[int, ...]:
+    """Ids of samples as plain numbers, from any list of numbers, arrays and tensors among them.
+
+    Raises:
+        ConfigError: they are none.
+    """
+    try:
+        if not len(sample_ids):
+            return ()
+        in_bulk = getattr(sample_ids, "tolist", None)  # of a tensor, each number alone would wait for the device
+        return tuple(map(int, sample_ids if in_bulk is None else in_bulk()))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"sample_ids is no list of whole numbers ({error}); give one number for each sample of this rank, such as "
+            "its index in the dataset"
+        ) from error
 
 
 class Reading(NamedTuple):
