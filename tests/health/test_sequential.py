@@ -19,6 +19,7 @@ from failsoft.health.sequential import (
     binomial_tail,
     compare_arms,
     compare_with_rate,
+    exact_lower_bound,
     log_evidence_against,
     rate_bounds,
     samples_needed,
@@ -123,3 +124,14 @@ def test_the_binomial_tail_is_the_exact_one(at_least: int, total: int, tenths: i
     rate = Fraction(tenths, 10)
     exact = sum(comb(total, k) * rate**k * (1 - rate) ** (total - k) for k in range(max(at_least, 0), total + 1))
     assert binomial_tail(at_least, total, tenths / 10) == pytest.approx(float(exact), abs=1e-12)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-6])
+def test_a_tail_too_small_for_a_float_is_zero_at_once_and_not_after_each_of_its_terms(rate: float) -> None:
+    assert binomial_tail(10**11, 10**12, rate) == 0.0  # term by term this takes days
+
+
+def test_the_exact_bound_of_ten_million_samples_is_found_although_most_tails_on_the_way_underflow() -> None:
+    bad, total = 10_500, 10_000_000
+    low = exact_lower_bound(Tally(bad=bad, total=total), alpha=1e-3)
+    assert low == pytest.approx((bad - 3.09 * bad**0.5) / total, rel=1e-3)  # the normal approximation

@@ -120,7 +120,7 @@ def binomial_tail(at_least: int, total: int, rate: float) -> float:
         choose = math.lgamma(total + 1) - math.lgamma(count + 1) - math.lgamma(rest + 1)
         term = math.exp(choose + count * log_rate + (rest * log_rest if rest else 0.0))
         tail += term
-        if count > total * rate and term < tail * 1e-12:  # past the mode the terms only shrink
+        if count > total * rate and term <= tail * 1e-12:  # past the mode the terms only shrink, also below any float
             break
     return min(tail, 1.0)
 
