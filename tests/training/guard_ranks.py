@@ -20,6 +20,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import ExponentialLR
@@ -177,6 +178,21 @@ def ranks_unsaid() -> dict[str, Any]:
     return {"applied": outcome.applied}
 
 
+def compressed(*, late: bool) -> dict[str, Any]:
+    """PowerSGD keeps what it did not send of a batch, and adds it to the next one's gradients."""
+    model = plain()
+    wrapped = DistributedDataParallel(model)
+    state = PowerSGDState(None, start_powerSGD_iter=2, min_compression_rate=0.1)
+    wrapped.register_comm_hook(state, powerSGD_hook)
+    guard = StepGuard(model=wrapped, optimizer=torch.optim.AdamW(model.parameters(), lr=0.1, fused=True))
+    behind = LateStepGuard(guard)
+    told = list[StepOutcome]()
+    for number in range(10):
+        compute = partial(_times, wrapped, torch.nan if number == 5 and dist.get_rank() == 1 else 1.0)
+        told += behind.step(compute) if late else [guard.step(compute)]
+    return {"refused": [not outcome.applied for outcome in (*told, *behind.settle())]}
+
+
 def sharded(*, late: bool) -> dict[str, Any]:
     """FSDP2 over both ranks, where one holds nothing of the last bias; a NaN on rank 1, then an overflow on both."""
     model = plain()
@@ -212,6 +228,7 @@ def main(rank: int, folder: Path) -> None:
     print(json.dumps({"name": "out of memory"} | out_of_memory()), flush=True)
     print(json.dumps({"name": "ranks unsaid"} | ranks_unsaid()), flush=True)
     for late in (False, True):
+        print(json.dumps({"name": f"compressed, late {late}"} | compressed(late=late)), flush=True)
         print(json.dumps({"name": f"sharded, late {late}"} | sharded(late=late)), flush=True)
     dist.destroy_process_group()
 

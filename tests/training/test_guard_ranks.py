@@ -78,3 +78,12 @@ def test_sharded_weights_are_guarded_although_a_rank_holds_nothing_of_a_small_on
         assert found["refused"] == found["blamed"] == [False, True, True, False]
         assert found["moved"] == [False, False, True]
         assert found["ill"] is None
+
+
+def test_gradients_compressed_by_powersgd_are_finite_again_after_a_refused_batch(
+    told: list[dict[str, dict[str, Any]]],
+) -> None:
+    """A late verdict costs one batch more: its backward pass ran before the host knew what to drop."""
+    for of_one in told:
+        assert of_one["compressed, late False"]["refused"] == [number == 5 for number in range(10)]
+        assert of_one["compressed, late True"]["refused"] == [number in {5, 6} for number in range(10)]

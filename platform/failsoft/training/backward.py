@@ -64,6 +64,16 @@ class Backward:
         scaled.backward()  # type: ignore[no-untyped-call]  # torch leaves this one untyped
         return loss
 
+    def forget(self) -> None:
+        """Drop what a compressing communication hook of DDP (PowerSGD) holds back of a refused batch for later ones.
+
+        It would add the NaN to the gradients of every later batch. All ranks do this for the same batch.
+        """
+        if isinstance(self.model, DistributedDataParallel):
+            for _hook, state in self.model._comm_hooks:
+                for memory in ("error_dict", "p_memory_dict", "q_memory_dict"):
+                    getattr(state, memory, {}).clear()
+
     def _refuse_join(self) -> None:
         if isinstance(self.model, DistributedDataParallel) and self.model._join_config.enable:
             raise ConfigError(

@@ -213,6 +213,7 @@ class StepGuard:
     def refuse(self, outcome: StepOutcome) -> None:
         """Leave no trace of an examined step, but for the loss scale, the relief, and whoever is told."""
         self.go_back()
+        self.backward.forget()
         if self._scaler is not None:
             self._back_off(self._scaler, blameless=outcome.refusal in SPIKES)
         self.relief.refused()

@@ -122,6 +122,7 @@ class LateStepGuard:
         if refusal is None:
             self.guard.moved_on(reading.mean_loss, reading.mean_norm)
         else:
+            self.guard.backward.forget()
             self.guard.relief.refused()
             self.guard.on_refused(outcome)
         return (outcome,)
