@@ -54,6 +54,16 @@ def test_a_source_that_is_not_among_the_samples_asked_is_infinitely_more_often_t
     assert (share.lift, share.p_value) == (float("inf"), 0.0)
 
 
+def test_a_letter_of_samples_that_the_corpus_does_not_have_does_not_end_in_an_error_of_the_task() -> None:
+    class Listed:
+        def sources(self, indices: NDArray[np.int64]) -> Sequence[str]:
+            return [["a", "b"][index] for index in indices]
+
+    report = report_of([letter(1, [1, 2]), letter(2, [-1])], task=Listed(), num_samples=2)
+    assert [(share.source, share.refused_samples) for share in report.sources] == [("b", 1)]
+    assert (report.refused_samples, report.refused_batches) == (3, 2)
+
+
 def test_a_task_that_knows_no_sources_still_gets_the_samples_that_come_back() -> None:
     report = report_of([letter(1, [5, 6]), letter(9, [6, 7])], task=object(), num_samples=10)
     assert (report.sources, report.repeated_samples) == ((), {6: 2})

@@ -120,7 +120,8 @@ def report_of(letters: Iterable[DeadLetter], *, task: object, num_samples: int) 
     Args:
         letters: of all ranks.
         task: asked for sources, where it knows them (:class:`failsoft.training.circumstances.KnowsSources`).
-        num_samples: of the corpus; indices count from 0.
+        num_samples: of the corpus; indices count from 0. The task is not asked about others, which a damaged letter may
+            hold: its error would take the place of the stop that is to be explained.
     """
     batches: dict[int, list[int]] = {}
     for letter in letters:
@@ -132,7 +133,8 @@ def report_of(letters: Iterable[DeadLetter], *, task: object, num_samples: int) 
     named: list[list[str]] = []
     everything: Counter[str] = Counter()
     if isinstance(task, KnowsSources):
-        named = [list(task.sources(np.asarray(samples, dtype=np.int64))) for samples in batches.values() if samples]
+        ours = ([sample for sample in samples if 0 <= sample < num_samples] for samples in batches.values())
+        named = [list(task.sources(np.asarray(samples, dtype=np.int64))) for samples in ours if samples]
         everything = Counter(task.sources(asked))
     return StopReport(
         refused_batches=len(batches),
