@@ -112,6 +112,12 @@ def without_buffers() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Dropout(0.3), nn.Linear(6, 1))
 
 
+def only_empty_buffers() -> nn.Module:
+    torch.manual_seed(0)
+    norm = nn.BatchNorm1d(6, track_running_stats=False)  # as an InstanceNorm is by default
+    return nn.Sequential(nn.Linear(4, 6), norm, nn.Tanh(), nn.Linear(6, 1))
+
+
 def spectral() -> nn.Module:
     """Its forward pass moves the buffers of a power iteration."""
     torch.manual_seed(0)
@@ -134,6 +140,7 @@ RECIPES = {
     "parameters that the optimizer does not own": Recipe(optimizer=half_of_them),
     "frozen parameters": Recipe(model=partly_frozen),
     "no buffers": Recipe(model=without_buffers),
+    "buffers that are all None": Recipe(model=only_empty_buffers),
     "spectral norm": Recipe(model=spectral),
     "recomputed activations": Recipe(model=Recomputed),
     "compiled": Recipe(wrap=lambda model: torch.compile(model, backend="eager")),  # type: ignore[arg-type, return-value]

@@ -111,7 +111,8 @@ class Traces:
             self._copies = [torch.empty_like(tensor) for tensor in tensors]
             self._selectable = all(tensor.layout is torch.strided and not tensor.is_quantized for tensor in tensors)
         self._tensors = tensors
-        torch._foreach_copy_(self._copies, tensors)
+        if tensors:  # an InstanceNorm has buffers, and all are None
+            torch._foreach_copy_(self._copies, tensors)
 
     def _fill_shelves(self, contents: Iterable[tuple[_Shelf, _Shelf]]) -> None:
         """Each shelf as given, the others empty; the shelves themselves stay, since the modules hold them."""
