@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from failsoft.health.clock import Clock
+from failsoft.health.json_object import is_count, is_finite, json_object
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +44,11 @@ class Event:
     subject: str
     why: str
     data: Mapping[str, Any] = field(default_factory=dict)
+
+    def count(self, name: str, otherwise: int = 0) -> int:
+        """A count in ``data``; ``otherwise`` where there is none (too large an event loses its data)."""
+        value = self.data.get(name)
+        return int(value) if is_count(value) else otherwise
 
     def to_line(self) -> bytes:
         """One JSON line, at most ``MAX_EVENT_BYTES``; larger ``data`` is replaced by a note of its size."""
@@ -136,8 +142,10 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _parse(line: bytes) -> Event | None:
+    record = json_object(line)
+    if record is None or not is_finite(record.get("at_s")):
+        return None
     try:
-        record = json.loads(line)
         return Event(
             at_s=float(record["at_s"]),
             side=Side(record["side"]),

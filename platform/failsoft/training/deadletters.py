@@ -17,7 +17,8 @@ from typing import Any
 
 from failsoft.errors import ConfigError
 from failsoft.training.letter import MAX_IDS, UNDONE, Circumstances, DeadLetter, letter_of, undone_letter
-from failsoft.training.letterbook import LETTERS_FOLDER, RESUMED_AT, read_dead_letters
+from failsoft.training.letter_lines import RESUMED_AT
+from failsoft.training.letterbook import LETTERS_FOLDER, read_dead_letters
 
 __all__ = [
     "LETTERS_FOLDER",

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from failsoft.health.json_object import is_finite
 from failsoft.health.ledger import Event
 from failsoft.training.checkpoint import identity_digest, versions
 from failsoft.training.letter import DeadLetter
@@ -106,10 +107,11 @@ def _rollbacks_told(events: Iterable[Event]) -> list[Rollback]:
     found: list[Rollback] = []
     for event in events:
         if event.kind == "run_started":
-            start = int(event.data.get("position", 0))
+            start = event.count("position")
             found = [rollback for rollback in found if rollback.at <= start]
         elif event.kind == "rolled_back":
-            to, at = int(event.data["snapshot_position"]), int(event.data["position"])
+            at = event.count("position")
+            to = event.count("snapshot_position", at)
             if event.data.get("replayed_from") is None:
                 found.append(Rollback(since=to, at=at, rate_factor=_rate_factor(event)))
             else:  # the stretch was met again: what became of it is in the letters of the second pass
@@ -120,7 +122,7 @@ def _rollbacks_told(events: Iterable[Event]) -> list[Rollback]:
 def _rate_factor(event: Event) -> float | None:
     record = event.data.get("reproduction")
     factor = record.get("rate_factor") if isinstance(record, Mapping) else None
-    return None if factor is None else float(factor)
+    return float(factor) if is_finite(factor) else None
 
 
 def _rollbacks_by_letters(letters: Iterable[DeadLetter]) -> list[Rollback]:

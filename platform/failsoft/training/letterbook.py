@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from failsoft.errors import ConfigError
 from failsoft.training.letter import DeadLetter
+from failsoft.training.letter_lines import RESUMED_AT, parse_line
 
 LETTERS_FOLDER = "dead_letters"
 """Where a run keeps its letters, below its own folder."""
-RESUMED_AT = "resumed_at"
-"""Key of a line that is no letter: the run went on from this position, so later positions are met anew."""
-_KNOWN = frozenset(entry.name for entry in fields(DeadLetter))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +145,7 @@ def _by_rank(folder: Path) -> dict[int, list[Path]]:
     paths: dict[int, list[Path]] = {}
     for path in sorted(folder.glob("rank-*.jsonl"), key=lambda path: ".old." not in path.name):
         digits = path.name.split(".")[0].removeprefix("rank-")
-        if digits.isdigit():
+        if digits.isdecimal():
             paths.setdefault(int(digits), []).append(path)
     return paths
 
@@ -156,15 +153,4 @@ def _by_rank(folder: Path) -> dict[int, list[Path]]:
 def _lines(paths: Iterable[Path]) -> Iterator[DeadLetter | dict[str, Any] | None]:
     for path in paths:
         with path.open("rb") as lines:
-            yield from (_parse(line) for line in lines if line.strip())
-
-
-def _parse(line: bytes) -> DeadLetter | dict[str, Any] | None:
-    try:
-        record: dict[str, Any] = json.loads(line)
-        if RESUMED_AT in record:
-            return {RESUMED_AT: int(record[RESUMED_AT]), "at_s": float(record["at_s"])}
-        known = {name: value for name, value in record.items() if name in _KNOWN}
-        return DeadLetter(**(known | {"sample_ids": tuple(map(int, record["sample_ids"]))}))
-    except (ValueError, KeyError, TypeError):
-        return None
+            yield from (parse_line(line) for line in lines if line.strip())

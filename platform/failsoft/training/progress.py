@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from failsoft.health.clock import Clock
+from failsoft.health.json_object import is_count, is_finite, json_object
 
 PROGRESS_NAME = "progress.json"
 
@@ -115,7 +116,10 @@ def _put(handle: int, position: int) -> None:
 def read_progress(run_folder: Path) -> Progress | None:
     """The last look at a run; None when it has not begun or the file can't be read."""
     try:
-        body = json.loads((run_folder / PROGRESS_NAME).read_text("utf-8"))
-        return Progress(**(body | {"phase": Phase(body["phase"])}))
+        body = json_object((run_folder / PROGRESS_NAME).read_text("utf-8")) or {}
+        progress = Progress(**(body | {"phase": Phase(body["phase"])}))
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    counts = (progress.attempt, progress.position, progress.total, progress.step, progress.refused, progress.rollbacks)
+    whole = all(map(is_count, counts)) and is_finite(progress.updated_at_s)
+    return replace(progress, loss=progress.loss if is_finite(progress.loss) else None) if whole else None

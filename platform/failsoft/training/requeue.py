@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeGuard
 
 from failsoft.errors import ConfigError
+from failsoft.health.json_object import is_count, is_finite, json_object
 from failsoft.training.deadletters import append_line
 from failsoft.training.letter import DeadLetter
 from failsoft.training.letterbook import LETTERS_FOLDER, LetterBook, read_letter_book
@@ -153,14 +154,19 @@ def _alone(run_folder: Path) -> Iterator[None]:
 
 
 def _parse(line: bytes) -> RequeueEntry | None:
-    try:
-        record: dict[str, Any] = json.loads(line)
-        return RequeueEntry(
-            position_of_letter=int(record["position_of_letter"]),
-            sample_indices=tuple(map(int, record["sample_indices"])),
-            without=tuple(map(int, record["without"])),
-            why=str(record["why"]),
-            at_s=float(record["at_s"]),
-        )
-    except (ValueError, KeyError, TypeError):
+    record = json_object(line) or {}
+    indices, without, at_s = record.get("sample_indices"), record.get("without"), record.get("at_s")
+    position, why = record.get("position_of_letter"), record.get("why")
+    if not (is_count(position) and _are_samples(indices) and indices and _are_samples(without) and is_finite(at_s)):
         return None
+    return RequeueEntry(
+        position_of_letter=position,
+        sample_indices=tuple(indices),
+        without=tuple(without),
+        why=str(why),
+        at_s=at_s,
+    )
+
+
+def _are_samples(value: object) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and all(map(is_count, value))

@@ -55,15 +55,15 @@ def summarise(events: Iterable[Event], *, run: str) -> RunSummary:
     time = account(mine, run=run)
     own_ends = [event for event in ends if event.data.get("by") != SUPERVISOR]
     return RunSummary(
-        batches_total=int(starts[-1].data["total_batches"]) if starts else 0,
-        steps_applied=int(finishes[-1].data["step"]) if finishes else 0,
+        batches_total=starts[-1].count("total_batches") if starts else 0,
+        steps_applied=finishes[-1].count("step") if finishes else 0,
         batches_refused=len(refused),
         rollbacks=len(rollbacks),
-        steps_undone=sum(int(event.data["undone_steps"]) for event in rollbacks.values()),
+        steps_undone=sum(event.count("undone_steps") for event in rollbacks.values()),
         worker_deaths=max(0, len(starts) - len(own_ends)),
-        batches_repeated=sum(int(event.data["repeated_batches"]) for event in starts),
+        batches_repeated=sum(event.count("repeated_batches") for event in starts),
         resume_times_s=tuple(_resume_times(mine)),
-        checkpoints=len({event.data["name"] for event in _of(mine, "checkpoint_published")}),
+        checkpoints=len({str(event.data.get("name")) for event in _of(mine, "checkpoint_published")}),
         quarantined=len(_of(mine, "checkpoint_quarantined")),
         attempts=len(starts),
         took_s=ends[-1].at_s - starts[0].at_s if starts and ends else 0.0,
@@ -89,24 +89,24 @@ def _standing(events: list[Event], kind: str) -> dict[tuple[int, int], Event]:
         if event.kind == "run_started":
             found = {key: earlier for key, earlier in found.items() if _before(earlier, event, own=int(batches))}
         elif batches and event.kind == "rolled_back" and event.data.get("replayed_from") is not None:
-            found = {key: earlier for key, earlier in found.items() if key[1] < int(event.data["replayed_from"])}
+            found = {key: earlier for key, earlier in found.items() if key[1] < event.count("replayed_from")}
         elif event.kind == kind:
-            found[0 if batches else int(event.data.get("rollbacks", 0)), int(event.data["position"])] = event
+            found[0 if batches else event.count("rollbacks"), event.count("position")] = event
     return found
 
 
 def _before(event: Event, start: Event, *, own: int) -> bool:
     """Whether an event was before the moment that a start goes on from. ``own``: 1 if it comes before its position."""
-    rollbacks, then = int(event.data.get("rollbacks", 0)), int(start.data.get("rollbacks", 0))
+    rollbacks, then = event.count("rollbacks"), start.count("rollbacks")
     if rollbacks != then:
         return rollbacks < then
-    return int(event.data["position"]) + own <= int(start.data.get("position", 0))
+    return event.count("position") + own <= start.count("position")
 
 
 def _resume_times(events: list[Event]) -> Iterable[float]:
     killed_at_s: float | None = None
     for event in events:
-        if event.kind == "planned_fault" and event.data["fault"] == "kill_worker":
+        if event.kind == "planned_fault" and event.data.get("fault") == "kill_worker":
             killed_at_s = event.at_s if killed_at_s is None else killed_at_s
         elif event.kind == "resumed" and killed_at_s is not None:
             yield event.at_s - killed_at_s

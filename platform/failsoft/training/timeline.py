@@ -153,7 +153,7 @@ class Timeline:
         dark = self.stretches[self._limbo]
         seen_us = self._now_us - (self._at_us - round(float(last_seen_s) * 1e6))
         cut_us = min(max(seen_us, dark.begin_us), dark.end_us)
-        reached = max(dark.first, _position(event, 0) + int(event.data.get("repeated_batches", 0)))
+        reached = max(dark.first, _position(event, 0) + event.count("repeated_batches"))
         alive = replace(dark, end_us=cut_us, part=Part.PRODUCTIVE, last=reached, incident=None)
         down = replace(dark, begin_us=cut_us, part=self._down, first=reached, last=reached)
         self.stretches[self._limbo : self._limbo + 1] = [one for one in (alive, down) if one.length_us]
@@ -162,7 +162,7 @@ class Timeline:
     def _resumed(self, event: Event) -> None:
         position = _position(event, 0)
         if self._open is not None:
-            repeated = int(event.data.get("repeated_batches", 0))
+            repeated = event.count("repeated_batches")
             told = self.mishaps[self._open]
             reached = max(told.position, position + repeated)
             self.mishaps[self._open] = replace(told, batches=repeated, position=reached)
@@ -171,9 +171,9 @@ class Timeline:
 
     def _rolled_back(self, event: Event) -> None:
         mishap = self._mishap("rollback", event)
-        undone = int(event.data.get("undone_steps", 0))
+        undone = event.count("undone_steps")
         self.mishaps[mishap] = replace(self.mishaps[mishap], batches=undone)
-        since = int(event.data.get("snapshot_position", self._position))
+        since = event.count("snapshot_position", self._position)
         self._take_back(since, Part.UNDONE, {Part.PRODUCTIVE} if undone else set(), mishap)
         again = event.data.get("replayed_from")
         self._position = again if isinstance(again, int) else _position(event, self._position)
@@ -219,8 +219,7 @@ def _kind(event: Event) -> str:
 
 
 def _position(event: Event, otherwise: int) -> int:
-    position = event.data.get("position", otherwise)
-    return position if isinstance(position, int) else otherwise
+    return event.count("position", otherwise)
 
 
 def _micros(seconds: object) -> int:
