@@ -147,6 +147,17 @@ def test_a_requeued_batch_is_no_longer_dead(tmp_path: Path) -> None:
     assert [epoch.counts[Fate.ONCE] for epoch in found.epochs] == [50, 50, 50]
 
 
+def test_a_batch_that_died_again_when_it_was_requeued_is_no_longer_dead_once_it_is_trained_on(tmp_path: Path) -> None:
+    nan = [Fault(kind=FaultKind.NAN_BATCH, position=position) for position in (20, ALL.total)]
+    lived(tmp_path, ALL, faults=FaultPlan(faults=tuple(nan[:1])))
+    append_requeue(tmp_path, 20, at_s=0.0)
+    lived(tmp_path, ALL, faults=FaultPlan(faults=tuple(nan)))
+    assert [epoch.counts[Fate.DEAD] for epoch in verify(tmp_path).epochs] == [0, 4, 0]
+    append_requeue(tmp_path, ALL.total, at_s=0.0)
+    lived(tmp_path, ALL)
+    assert [epoch.counts[Fate.ONCE] for epoch in verify(tmp_path).epochs] == [50, 50, 50]
+
+
 def test_a_run_that_was_not_asked_to_keeps_no_record(tmp_path: Path) -> None:
     lived(tmp_path, replace(ALL, record=False))
     assert not (tmp_path / "consumed").exists()

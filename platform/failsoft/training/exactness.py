@@ -213,8 +213,17 @@ def _requeued(
     for record, stands in _records(path, range(total_batches, max(total_batches, reached.stop))):
         entry = record.position - total_batches
         if record.applied and stands and entry < len(entries):
-            found.append((entries[entry].position_of_letter, record.sample_ids))
+            found.append((_died_at(entries, entry, total_batches), record.sample_ids))
     return found
+
+
+def _died_at(entries: Sequence[RequeueEntry], entry: int, total_batches: int) -> int:
+    """The planned position of an entry's samples, also where they died again as an earlier entry."""
+    position = entries[entry].position_of_letter
+    while total_batches <= position < total_batches + entry:
+        entry = position - total_batches
+        position = entries[entry].position_of_letter
+    return position
 
 
 def _undone_by_restarts(generations: Sequence[Generation], path: Sequence[Reach]) -> int:
