@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from failsoft.artifacts.home import refuse_run_name
 from failsoft.errors import ConfigError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.faults import FaultPlan
@@ -80,8 +81,7 @@ class JobConfig:
         """Refuse what cannot be run."""
         self.keeping()
         Cadence(every_steps=self.checkpoint_every_steps, every_s=self.checkpoint_every_s)
-        if not self.run or "/" in self.run or self.run.startswith("."):
-            raise ConfigError(f"run is {self.run!r}; it names a folder, use letters, digits, dashes and underscores")
+        refuse_run_name(self.run)
         if self.data is not None and not self.data.is_dir():
             raise ConfigError(f"data is {self.data}, which is no folder; leave it out to train on the embedded corpus")
         for name in ("workers", "threads_per_worker", "snapshot_every_steps", "checkpoint_every_steps"):

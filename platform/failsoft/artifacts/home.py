@@ -48,7 +48,12 @@ class Home:
         return self.root / "runs"
 
     def run(self, name: str) -> Path:
-        """The folder of one training run."""
+        """The folder of one training run.
+
+        Raises:
+            ConfigError: the name leads elsewhere: out of the folder of runs, or to that folder itself.
+        """
+        refuse_run_name(name)
         return self.runs / name
 
     def checkpoints(self, run: str, clock: Clock) -> ArtifactStore:
@@ -81,6 +86,19 @@ class Home:
         if path.stat().st_mode & 0o077:
             raise ConfigError(f"{path} can be read by other users; run: chmod 600 {path}")
         return path.read_text("utf-8")
+
+
+def refuse_run_name(name: str) -> None:
+    """Raise a ConfigError for what is no name of a folder below the runs."""
+    if not name or name.startswith(".") or any(sign in name for sign in "/\\\0"):
+        raise ConfigError(f"run is {name!r}; it names a folder, use letters, digits, dashes and underscores")
+
+
+def run_names(runs: Path) -> list[str]:
+    """Names of the runs there, sorted; hidden folders, which other programs leave anywhere, are none."""
+    if not runs.is_dir():
+        return []
+    return sorted(path.name for path in runs.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
 def _make_token(path: Path) -> None:

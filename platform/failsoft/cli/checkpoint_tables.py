@@ -20,11 +20,13 @@ _MAX_NAMES = 12
 
 def listing(run: str, there: Sequence[Artifact]) -> Table:
     """One line for each checkpoint."""
-    table = Table("checkpoint", "position", "step", "healthy", "size", "published", "metrics", title=f"run {run}")
+    table = Table(
+        "checkpoint", "position", "step", "healthy", "size", "published", "metrics", title=f"run {escape(run)}"
+    )
     for one in there:
         meta = one.manifest.meta
         table.add_row(
-            one.name,
+            escape(one.name),
             str(meta.get("position", "?")),
             str(meta.get("step", "?")),
             "yes" if meta.get("healthy") is True else "[red]no[/red]",
@@ -40,15 +42,15 @@ def findings(found: Sequence[Finding]) -> Table:
     table = Table("checkpoint", "every byte read", title="verified")
     for finding in found:
         said = "[green]whole[/green]" if finding.damage is None else f"[red]damaged[/red]: {escape(finding.damage)}"
-        table.add_row(finding.name, said)
+        table.add_row(escape(finding.name), said)
     return table
 
 
 def description(told: Mapping[str, Any]) -> Iterator[Table]:
     """One checkpoint, from what ``described`` gave."""
-    table = Table("", "", title=str(told["name"]), show_header=False)
+    table = Table("", "", title=escape(str(told["name"])), show_header=False)
     for key, value in told["meta"].items():
-        table.add_row(str(key), escape(metrics(value) if isinstance(value, dict) else str(value)))
+        table.add_row(escape(str(key)), escape(metrics(value) if isinstance(value, dict) else str(value)))
     table.add_row("published", at(told["created_at_s"]))
     table.add_row("format", str(told["format"]))
     table.add_row("files", "\n".join(f"{name}  {in_bytes(size)}" for name, size in told["files"].items()))
@@ -68,18 +70,18 @@ def difference(found: Difference) -> Iterator[Table]:
     if found.only_a or found.only_b or found.reshaped:
         table = Table("tensor", "in a", "in b", title="names and shapes that differ")
         for name in found.only_a[:_MAX_NAMES]:
-            table.add_row(name, "there", "[red]missing[/red]")
+            table.add_row(escape(name), "there", "[red]missing[/red]")
         for name in found.only_b[:_MAX_NAMES]:
-            table.add_row(name, "[red]missing[/red]", "there")
+            table.add_row(escape(name), "[red]missing[/red]", "there")
         for name, (left, right) in list(found.reshaped.items())[:_MAX_NAMES]:
-            table.add_row(name, escape(left), escape(right))
+            table.add_row(escape(name), escape(left), escape(right))
         rows = len(found.only_a) + len(found.only_b) + len(found.reshaped)
         table.caption = f"{rows} in all" if rows > table.row_count else None
         yield table
     yield _changes(found.changes)
     table = Table("small value", "a", "b", title="small values that differ")
     for name, (left, right) in found.scalars.items():
-        table.add_row(name, escape(_short(left)), escape(_short(right)))
+        table.add_row(escape(name), escape(_short(left)), escape(_short(right)))
     yield table
 
 

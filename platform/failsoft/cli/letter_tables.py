@@ -38,7 +38,7 @@ _DIGESTS = ("model_digest", "generators_digest", "payload")
 def listing(run: str, found: Sequence[Burst], states: Mapping[int, str], *, now_s: float, unfold: bool) -> Table:
     """One line for each batch; bursts are set apart, and long ones folded into one line."""
     heads = ("position", "step", "rank", "reason", "loss", "norm", "bad tensor", "sources", "age", "since then")
-    table = Table(*heads, title=f"dead letters of run {run}")
+    table = Table(*heads, title=f"dead letters of run {escape(run)}")
     for burst in found:
         groups = _by_position(burst)
         rows = [groups] if len(groups) > _FOLDED_ABOVE and not unfold else [[group] for group in groups]
@@ -73,7 +73,9 @@ def full(letters: Sequence[DeadLetter], state: str) -> Iterator[Table]:
         ranks = Table("rank", "reason", "loss", "norm", "samples", title="rank by rank")
         for letter in letters:
             count = str(letter.sample_count or len(letter.sample_ids))
-            ranks.add_row(str(letter.rank), letter.reason, _number(letter.loss), _number(letter.grad_norm), count)
+            ranks.add_row(
+                str(letter.rank), escape(letter.reason), _number(letter.loss), _number(letter.grad_norm), count
+            )
         yield ranks
 
 
@@ -118,7 +120,7 @@ def _cells(letters: Sequence[DeadLetter], states: Mapping[int, str], now_s: floa
         place,
         str(first.step),
         _several(str(letter.rank) for letter in letters),
-        _several(letter.reason for letter in letters),
+        escape(_several(letter.reason for letter in letters)),
         _number(first.loss) if batches == 1 else "",
         _number(first.grad_norm) if batches == 1 else "",
         escape(_several(letter.bad_tensor for letter in letters if letter.bad_tensor)),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from failsoft.artifacts.home import Home
+from failsoft.artifacts.home import Home, run_names
 from failsoft.cli import letter_tables as tables
 from failsoft.cli.app import HomeOption, app, console
 from failsoft.errors import ArtifactMissingError, ConfigError
@@ -51,12 +51,16 @@ def ls(
         return
     found = sorted((*book.letters, *book.overtaken), key=lambda one: (one.position, one.rank))
     if not found:
-        console.print(f"run {name} has no dead letters: every batch so far was trained on")
-        return
-    console.print(tables.listing(name, bursts(found), states, now_s=SystemClock().wall_s(), unfold=all_))
+        none = "every batch so far was trained on" if not book.torn_lines else "none that can be read"
+        console.print(f"run {name} has no dead letters: {none}", markup=False)
+    else:
+        console.print(tables.listing(name, bursts(found), states, now_s=SystemClock().wall_s(), unfold=all_))
     if book.torn_lines:
         console.print(f"{book.torn_lines} torn lines were passed over")
-    console.print(f"next: failsoft dlq show {name} {found[0].position}", highlight=False, soft_wrap=True)
+    if found:
+        console.print(
+            f"next: failsoft dlq show {name} {found[0].position}", markup=False, highlight=False, soft_wrap=True
+        )
 
 
 @dlq.command()
@@ -79,7 +83,7 @@ def show(
     for table in tables.full(letters, state):
         console.print(table)
     console.print(tables.samples(ids, texts, most=samples))
-    console.print(f"next: failsoft dlq replay {job.run} {position}", highlight=False, soft_wrap=True)
+    console.print(f"next: failsoft dlq replay {job.run} {position}", markup=False, highlight=False, soft_wrap=True)
 
 
 @dlq.command()
@@ -104,7 +108,7 @@ def export(
         for one in found
     ]
     write_durably(out, "".join(json.dumps(line) + "\n" for line in lines).encode())
-    console.print(f"{len(lines)} letters of run {job.run}: {out}", highlight=False, soft_wrap=True)
+    console.print(f"{len(lines)} letters of run {job.run}: {out}", markup=False, highlight=False, soft_wrap=True)
 
 
 @dlq.command()
@@ -152,11 +156,13 @@ def requeue(
         left_out = f", {len(entry.without)} left out" if entry.without else ""
         console.print(
             f"position {position}: {len(entry.sample_indices)} samples requeued{left_out}",
+            markup=False,
             highlight=False,
             soft_wrap=True,
         )
     console.print(
         f"next: failsoft train --run {job.run} (with the settings that it was started with)",
+        markup=False,
         highlight=False,
         soft_wrap=True,
     )
@@ -166,7 +172,7 @@ def _run(place: Home, run: str | None) -> str:
     """The run asked for, else the one whose progress was written last."""
     from failsoft.training.progress import read_progress
 
-    there = sorted(path.name for path in place.runs.iterdir() if path.is_dir()) if place.runs.is_dir() else []
+    there = run_names(place.runs)
     if not there:
         raise ArtifactMissingError(f"no runs in {place.runs}; start one with: failsoft train")
     if run is not None and run not in there:

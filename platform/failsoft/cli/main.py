@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.text import Text
 
 from failsoft.cli import checkpoints as _checkpoints  # noqa: F401 -- the same
 from failsoft.cli import commands as _commands  # noqa: F401 -- importing it hangs its commands on the app
@@ -19,7 +20,10 @@ def main() -> None:
     try:
         app()
     except (FailsoftError, OSError) as error:
-        Console(stderr=True).print(f"[red]failsoft:[/red] {error}", highlight=False)
+        said = Text.assemble(
+            ("failsoft:", "red"), " ", " ".join(str(error).splitlines())
+        )  # brackets in it are no markup
+        Console(stderr=True).print(said, highlight=False, soft_wrap=True)
         raise SystemExit(error.exit_status if isinstance(error, FailsoftError) else 1) from error
 
 

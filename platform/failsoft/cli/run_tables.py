@@ -46,7 +46,7 @@ def detail(look: Whereabouts, events: Sequence[Event], *, now_s: float) -> Itera
     yield from goodput(look.account)
     last = Table("ago", "event", "why", title="its last events")
     for event in events:
-        last.add_row(age(now_s - event.at_s, bare=True), event.kind, escape(event.why[:160]))
+        last.add_row(age(now_s - event.at_s, bare=True), escape(event.kind), escape(event.why[:160]))
     yield last
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
-from failsoft.artifacts.home import Home
+from failsoft.artifacts.home import Home, run_names
 from failsoft.cli import run_tables as tables
 from failsoft.cli.app import HomeOption, app, console
 from failsoft.errors import ArtifactMissingError
@@ -36,7 +37,9 @@ def runs(
         if json_:
             console.print_json(data=[look.to_json() for look in looks])
         else:
-            console.print(tables.runs(looks) if looks else f"no runs in {place.runs}; start one with: failsoft train")
+            console.print(
+                tables.runs(looks) if looks else escape(f"no runs in {place.runs}; start one with: failsoft train")
+            )
         return
     look = whereabouts(_folder(place, run), events, now_s=now_s)
     if json_:
@@ -72,7 +75,7 @@ def goodput(
     for table in tables.goodput(found):
         console.print(table)
     if plot is not None:
-        console.print(f"drawn: {plot}", highlight=False)
+        console.print(f"drawn: {plot}", markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -106,7 +109,7 @@ def verify(
 def _folder(home: Home, run: str) -> Path:
     folder = home.run(run)
     if not folder.is_dir():
-        there = sorted(path.name for path in home.runs.iterdir() if path.is_dir()) if home.runs.is_dir() else []
+        there = run_names(home.runs)
         known = f"there: {', '.join(there)}" if there else "start one with: failsoft train"
         raise ArtifactMissingError(f"there is no run {run!r} in {home.runs}; {known}")
     return folder

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from failsoft.artifacts.home import run_names
 from failsoft.health.ledger import Event, Side
 from failsoft.training.goodput import Account, account
 from failsoft.training.progress import Phase, PositionMark, Progress, read_progress
@@ -96,6 +97,5 @@ def whereabouts(run_folder: Path, events: Sequence[Event], *, now_s: float) -> W
 
 def all_whereabouts(runs: Path, events: Sequence[Event], *, now_s: float) -> list[Whereabouts]:
     """All runs below a folder, the one heard of last first."""
-    folders = [folder for folder in sorted(runs.iterdir()) if folder.is_dir()] if runs.is_dir() else []
-    looks = [whereabouts(folder, events, now_s=now_s) for folder in folders]
+    looks = [whereabouts(runs / name, events, now_s=now_s) for name in run_names(runs)]
     return sorted(looks, key=lambda look: float("inf") if look.age_s is None else look.age_s)
