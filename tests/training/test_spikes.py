@@ -68,8 +68,10 @@ def test_ripples_on_a_plateau_are_no_spikes() -> None:
     assert watch.limit >= 1.4
 
 
-def test_a_level_of_0_has_a_limit_of_0_and_equals_are_no_spikes() -> None:
-    assert watched([0.0] * 20).limit == 0.0
+def test_a_loss_that_is_0_in_most_batches_has_no_limit() -> None:
+    """As a hinge loss is; with a limit of 0, all that there was to learn from would be refused."""
+    assert watched([0.0] * 20).limit == math.inf
+    assert watched([0.0, 0.0, 0.0, 0.0, 0.5] * 4).limit == math.inf
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

@@ -101,8 +101,12 @@ class SpikeWatch:
 
 
 def spike_limit(values: Iterable[float], policy: SpikePolicy) -> float:
-    """The highest value that is no spike, given the recent ones (at least one)."""
+    """The highest value that is no spike, given the recent ones (at least one); infinite where they do not spread.
+
+    A hinge or triplet loss is 0 in most batches: those that are not are no spikes, but what there is to learn.
+    """
     recent = np.fromiter(values, dtype=np.float64)
     median, upper = map(float, np.quantile(recent, (0.5, 0.75)))
     spread = _SIGMA_OF_MAD * max(float(np.median(np.abs(recent - median))), upper - median)
-    return median + policy.deviations * max(spread, policy.min_relative_spread * abs(median))
+    spread = max(spread, policy.min_relative_spread * abs(median))
+    return median + policy.deviations * spread if spread > 0.0 else math.inf
