@@ -159,6 +159,21 @@ def test_sample_ids_that_are_no_numbers_are_refused_in_words_and_leave_nothing(i
     step(run.computes(0))
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_a_step_after_an_optimizer_that_ran_out_of_memory_goes_on_with_the_scaler(late: bool) -> None:
+    run, failures = Recipe(optimizer=OPTIMIZERS["adamw fused"], scaled=True).make(), [OutOfMemory()]
+
+    def once(*_arguments: object) -> None:
+        if failures:
+            raise failures.pop()
+
+    run.guard.optimizer.register_step_pre_hook(once)
+    step = LateStepGuard(run.guard).step if late else run.guard.step
+    with pytest.raises(OutOfMemory):
+        step(run.computes(0))
+    step(run.computes(0))
+
+
 @pytest.fixture
 def group(tmp_path: Path) -> Iterator[None]:
     """A group of one rank, which goes through the real backend."""

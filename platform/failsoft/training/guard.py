@@ -149,6 +149,7 @@ class StepGuard:
         try:
             loss = self.backward.run(compute, shares)
             if self._scaler is not None:
+                self._reopen(self._scaler)
                 self._scaler.unscale_(self.optimizer)
             outcome = self.examine(loss, sample_ids=sample_ids, position=position)
         except BaseException:
@@ -163,6 +164,8 @@ class StepGuard:
     def begin(self) -> None:
         """Remember what the forward pass changes by itself; before the first forward pass of an update."""
         self.traces.remember()
+        if self._scaler is not None:
+            self._reopen(self._scaler)
 
     def examine(self, loss: Tensor, *, sample_ids: Sequence[int] = (), position: int = 0) -> StepOutcome:
         """The verdict on loss and gradients, the same on all ranks; changes nothing.
@@ -277,8 +280,12 @@ class StepGuard:
         """Undo what forward and backward did. :meth:`refuse` does it; so does an error on the way."""
         self.traces.undo()
         self.optimizer.zero_grad(set_to_none=True)
-        if self._scaler is not None:  # else an interrupt after `unscale_` made each later one raise
-            self._scaler._per_optimizer_states.pop(id(self.optimizer), None)
+        if self._scaler is not None:
+            self._reopen(self._scaler)
+
+    def _reopen(self, scaler: GradScaler) -> None:
+        """Else an interrupt after `unscale_`, or an optimizer out of memory, made the next step raise."""
+        scaler._per_optimizer_states.pop(id(self.optimizer), None)
 
     def _back_off(self, scaler: GradScaler, *, blameless: bool) -> None:
         scale, tracker = scaler.get_scale(), scaler.state_dict()["_growth_tracker"]
