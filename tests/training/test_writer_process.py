@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import resource
 import signal
@@ -138,6 +139,69 @@ def test_a_folder_that_cannot_be_written_costs_the_checkpoint(office: Office) ->
     office.offer(1)
     office.writer.drain()
     assert office.told() == [NewsKind.FAILED]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_writer_that_is_told_to_leave_with_all_processes_stays_for_the_last_checkpoint(
+    office: Office, number: signal.Signals
+) -> None:
+    office.offer(1)
+    office.writer.drain()
+    office.signal(number)
+    office.offer(2)
+    office.writer.drain()
+    assert office.told() == [NewsKind.PUBLISHED] * 2
+
+
+def test_a_process_that_was_forked_meanwhile_does_not_hold_the_end_up(office: Office) -> None:
+    office.offer(1)
+    office.writer.drain()
+    context = multiprocessing.get_context("fork")
+    over = context.Event()
+    loader = context.Process(target=over.wait, daemon=True)
+    loader.start()
+    try:
+        office.writer.close()
+        assert office.links[-1].process.returncode == 0
+    finally:
+        over.set()
+        loader.join()
+
+
+DIES_WHILE_A_FORK_LIVES_ON = """
+import os, sys, time
+from failsoft.training.writer_link import ProcessLink
+
+link = ProcessLink()
+fork = os.fork()
+if fork == 0:
+    for handle in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), handle)
+    time.sleep(100.0)
+print(link.process.pid, fork, flush=True)
+os._exit(0)
+"""
+
+
+def test_a_writer_ends_with_its_training_although_a_fork_of_it_lives_on() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", DIES_WHILE_A_FORK_LIVES_ON]
+    done = subprocess.run(command, cwd=ROOT, check=True, timeout=120, capture_output=True, text=True)
+    writer, fork = (int(number) for number in done.stdout.split())
+    try:
+        until_s = SystemClock().monotonic_s() + 30.0
+        while at_work(writer) and SystemClock().monotonic_s() < until_s:
+            SystemClock().sleep_s(0.05)
+        assert (at_work(writer), at_work(fork)) == (False, True)
+    finally:
+        os.kill(fork, signal.SIGKILL)
+
+
+def at_work(process: int) -> bool:
+    """Whether a process, maybe nobody's child any more, is there and no zombie."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 DIES_AFTER_HANDING_OVER = """

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -111,6 +112,8 @@ class ProcessLink:
 
     def close(self, patience_s: float) -> None:
         """See :class:`Link`."""
+        with suppress(OSError):  # it is gone already
+            self._socket.shutdown(socket.SHUT_RDWR)  # a close alone says nothing while a loader's fork holds this end
         self._socket.close()
         if self._reaped(patience_s) is None:
             self.stop()

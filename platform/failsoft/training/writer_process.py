@@ -2,13 +2,15 @@
 
 It takes orders one at a time: the memory comes as a file handle, is written, digested, synced, renamed, and the answer
 goes back. Loads no torch. When the training dies in mid-write it finishes that write, then ends: what was handed over
-is not lost with the worker.
+is not lost with the worker. A scheduler that asks all processes to leave asks the training, which needs its writer for
+its last checkpoint; so the writer stays for as long as the training does.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import select
 import signal
 import socket
 import sys
@@ -23,6 +25,7 @@ from failsoft.training.writer_order import Order, carry_out
 from failsoft.training.writer_succession import at_work
 
 _BEAT_EVERY_S = 0.5
+_LOOK_EVERY_S = 2.0
 _NICENESS = 19
 """The training goes first on every core; on idle cores, and at the end of a run, this process has them all the same."""
 
@@ -35,6 +38,7 @@ class Writer:
         self._clock = clock
         self._beat_at_s = clock.monotonic_s()
         self._heard = bytearray()
+        self._training = os.getppid()
 
     def serve(self) -> None:
         """Until the training closes its end, or is gone."""
@@ -44,7 +48,7 @@ class Writer:
 
     def _next(self) -> tuple[Message, int] | None:
         memory = -1
-        while True:
+        while self._awaited():
             content, handles, _flags, _address = socket.recv_fds(self._wire, 65536, 1)
             memory = handles[0] if handles else memory
             if not content:
@@ -53,6 +57,16 @@ class Writer:
             message = take(self._heard)
             if message is not None:
                 return message, memory
+        return None
+
+    def _awaited(self) -> bool:
+        """Wait for a word; False when the training is gone, though a fork of it (a loader's) still holds its end."""
+        poller = select.poll()
+        poller.register(self._wire, select.POLLIN)
+        while not poller.poll(_LOOK_EVERY_S * 1000.0):
+            if os.getppid() != self._training:
+                return False
+        return True
 
     def _answer(self, order: Order, memory: int) -> dict[str, Any]:
         try:
@@ -94,7 +108,8 @@ class Writer:
 
 def main(handle: int) -> None:
     """Serve the training at the other end of an inherited socket."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
     os.nice(_NICENESS)
     with socket.socket(fileno=handle) as wire:
         try:
