@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from failsoft.artifacts.manifest import Manifest
 from failsoft.artifacts.store import ArtifactStore, write_durably
 from failsoft.errors import ArtifactError, ArtifactMissingError, ConfigError, DamagedArtifactError
 from failsoft.health.clock import ManualClock
@@ -164,6 +165,30 @@ def test_a_damaged_one_that_another_process_put_aside_first_is_no_trouble(
 
     monkeypatch.setattr(Path, "rename", beaten)
     assert shop.newest() == "a"
+
+
+def test_one_that_its_writer_removes_for_a_newer_one_while_it_is_read_is_no_damage(shop: Shop) -> None:
+    shop.publish("a")
+
+    def overtaken(_manifest: Manifest) -> bool:
+        if not (shop.store.root / "b").exists():
+            shop.publish("b")
+            shop.store.remove("a")
+        return True
+
+    found = shop.store.newest(accept=overtaken, on_damage=lambda name, _why: shop.damage.append(name))
+    assert (found and found.name, shop.damage) == ("b", [])
+
+
+def test_a_reader_that_is_always_overtaken_says_so_instead_of_finding_none(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.publish("a")
+    [gone] = shop.store.listing()
+    shop.store.remove("a")
+    monkeypatch.setattr(shop.store, "listing", lambda: [gone])
+    with pytest.raises(ArtifactMissingError, match="removed while it was being read"):
+        shop.newest()
 
 
 def test_the_newest_is_told_by_the_manifest_and_not_by_names_or_file_times(shop: Shop) -> None:

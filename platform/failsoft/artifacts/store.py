@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,9 @@ _PASSING = frozenset(
 )
 """Reasons not to read a file that say nothing about the file."""
 
+_RACES = 100
+"""So often may the newest be removed while it is being read."""
+
 _CHUNK_BYTES = 4 * 1024 * 1024
 _SYNC_EVERY_BYTES = 64 * 1024 * 1024
 
@@ -44,6 +47,10 @@ Fill = Callable[[Path], Mapping[str, FileEntry] | None]
 """Fills a hidden folder; may return the entries of files that it digested while writing them."""
 Damage = Callable[[str, str], None]
 """Told the name of a damaged artifact and what is wrong with it, after it was put aside."""
+
+
+class _GoneError(Exception):
+    """Removed between listing and reading it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,14 +153,26 @@ class ArtifactStore:
             OSError: nothing can be read just now (too many open files, a stale mount, no permission); that is no
                 damage, so nothing is put aside.
         """
-        self._quarantine_unreadable(on_damage)
-        candidates = [artifact for artifact in self.listing() if accept(artifact.manifest)]
-        if order is not None:
-            candidates.sort(key=lambda artifact: order(artifact.manifest))
-        for candidate in reversed(candidates):
+        for _ in range(_RACES):
+            self._quarantine_unreadable(on_damage)
+            candidates = [artifact for artifact in self.listing() if accept(artifact.manifest)]
+            if order is not None:
+                candidates.sort(key=lambda artifact: order(artifact.manifest))
+            try:
+                return self._first_whole(reversed(candidates), on_damage)
+            except _GoneError:  # where a writer keeps only the last ones, a newer one is there by now
+                continue
+        raise ArtifactMissingError(f"each {self.kind} in {self.root} was removed while it was being read; try again")
+
+    def _first_whole(self, candidates: Iterable[Artifact], on_damage: Damage) -> Artifact | None:
+        for candidate in candidates:
             try:
                 return self.open(candidate.name)
-            except DamagedArtifactError as error:
+            except (DamagedArtifactError, ArtifactMissingError, FileNotFoundError) as error:
+                if not candidate.path.exists():
+                    raise _GoneError from error
+                if not isinstance(error, DamagedArtifactError):
+                    raise
                 self._quarantine(candidate.name, error, on_damage)
         return None
 
@@ -199,8 +218,8 @@ class ArtifactStore:
         try:
             folder.mkdir(exist_ok=True)
             (self.root / name).rename(folder / f"{name}-{uuid.uuid4().hex[:8]}")
-        except FileNotFoundError:  # another process met the same damage and was faster
-            pass
+        except FileNotFoundError:  # removed while it was read, or another process met the damage first and tells of it
+            return
         except OSError as error:  # a disk that can't be written to must not keep the good ones from being found
             why = f"{why}; it stays where it is, since it could not be put aside: {error}"
         on_damage(name, why)
