@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import math
 import os
 import signal
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from failsoft.errors import ConfigError
-from failsoft.health.clock import ManualClock
+from failsoft.health.clock import ManualClock, SystemClock
 from failsoft.health.ledger import Ledger, Side, read_ledger
 from failsoft.training.agreement import NoticedRanks
 from failsoft.training.notice import (
@@ -120,6 +121,26 @@ def test_what_the_driver_hears_its_workers_are_told_by_file(tmp_path: Path) -> N
         assert written.wait(30)
     waiting.join()
     assert read_notice(tmp_path) == Word(why="SIGTERM to process 1", whole_run=True)
+
+
+def test_what_the_driver_hears_while_the_storage_refuses_is_told_as_soon_as_it_takes_it(tmp_path: Path) -> None:
+    notice, run, refused = Notice(), tmp_path / "run", threading.Event()
+
+    def refuse(run_folder: Path, why: str) -> Path:
+        if not refused.is_set():
+            refused.set()
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return drop_notice(run_folder, why)
+
+    with pytest.MonkeyPatch.context() as full:
+        full.setattr("failsoft.training.notice.drop_notice", refuse)
+        with passing_on(notice, run):
+            notice.give(Word(why="SIGTERM to process 1"))
+            assert refused.wait(30)
+            until_s = SystemClock().monotonic_s() + 30.0
+            while read_notice(run) is None and SystemClock().monotonic_s() < until_s:
+                SystemClock().sleep_s(0.01)
+    assert read_notice(run) == Word(why="SIGTERM to process 1", whole_run=True)
 
 
 @pytest.mark.parametrize("grace_s", [0.0, -1.0, math.nan, math.inf])

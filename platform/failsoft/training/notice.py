@@ -155,9 +155,13 @@ def passing_on(notice: Notice, run_folder: Path) -> Iterator[None]:
 
     def carry() -> None:
         while not over.wait(_LOOK_S):
-            if notice.heard is not None:
+            if notice.heard is None:
+                continue
+            try:
                 drop_notice(run_folder, notice.heard.why)
-                return
+            except OSError:  # storage that refuses just now; nobody says it twice, so it is tried again
+                continue
+            return
 
     carrier = threading.Thread(target=carry, name="failsoft-notice", daemon=True)
     carrier.start()
