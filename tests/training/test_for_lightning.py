@@ -121,14 +121,14 @@ def assert_same_state(left: Trainer, right: Trainer) -> None:
 
 
 @pytest.mark.parametrize("kind", [NAN, INF_GRADIENT])
-@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+@pytest.mark.parametrize(("precision", "clip"), [("32-true", "norm"), ("32-true", "value"), ("bf16-mixed", "norm")])
 def test_a_refused_update_leaves_the_state_of_a_run_that_never_saw_the_batch(
-    tmp_path: Path, kind: int, precision: Any
+    tmp_path: Path, kind: int, precision: str, clip: str
 ) -> None:
-    guard = GuardCallback()
-    _module, trainer = fit(tmp_path / "a", Batches(range(9), {4: kind}), guard, precision=precision)
+    guard, how = GuardCallback(), {"precision": precision, "gradient_clip_algorithm": clip}
+    _module, trainer = fit(tmp_path / "a", Batches(range(9), {4: kind}), guard, **how)  # type: ignore[arg-type]
     numbers = [n for n in range(9) if n != 4]
-    _module, never = fit(tmp_path / "b", Batches(numbers), GuardCallback(), precision=precision)
+    _module, never = fit(tmp_path / "b", Batches(numbers), GuardCallback(), **how)  # type: ignore[arg-type]
     assert_same_state(trainer, never)
     assert (guard.companion.position, guard.companion.step, guard.companion.refused) == (9, 8, 1)
     assert trainer.global_step == 9

@@ -23,6 +23,8 @@ Where Lightning's hooks do not reach:
   ``should_update`` look at :attr:`GuardCallback.last`.
 * The escalation's rung "the checkpoint before it" is left out: no hook loads a checkpoint during a run. After the RAM
   snapshot, and the snapshot with a lower learning rate, the run stops; resume it from the checkpoint of your choice.
+* ``StochasticWeightAveraging`` ends with a pass over the data that has no updates, and so no verdicts: a NaN in it gets
+  into the batch statistics.
 * Generators of ``random`` and ``numpy`` are not rewound. Sharded strategies, several optimizers, manual optimization
   and LBFGS are turned away with a sentence.
 """

@@ -99,7 +99,7 @@ class LightningFit:
             self.outcome = self.outcome._replace(sample_ids=ids_of(self._ids))
             self._scale_before = {} if scaler is None else scaler.state_dict()
             self._guard.traces.undo()
-            self._optimizer.zero_grad(set_to_none=True)
+            self._optimizer.zero_grad(set_to_none=False)  # clipping by value fails where there is none to clip
 
     def settle(self) -> None:
         """The end of a batch: whatever Lightning did to the loss scale of a refused update is done our way instead."""
