@@ -70,6 +70,7 @@ class Companion:
         self._loaded: Mapping[str, Any] | None = None
         self._since: list[tuple[int, list[SampleIds]]] = []
         self._warned = False
+        self._begun = False
 
     def begin_run(self, state: TrainingState, guard: StepGuard, *, folder: Path, total_batches: int) -> None:
         """Take the run over as it stands before its first step (after a resume: as it was restored).
@@ -83,7 +84,7 @@ class Companion:
         Raises:
             TrainingError: weights or buffers are not finite already.
         """
-        self._state, self._guard = state, guard
+        self._state, self._guard, self._begun = state, guard, True
         state.breaker, state.guard = self.breaker, guard
         guard.on_refused = self._bury
         self._take_on()
@@ -108,13 +109,13 @@ class Companion:
 
     @property
     def position(self) -> int:
-        """Updates that the trainer attempted, refused ones included."""
-        return self._state.position
+        """Updates that the trainer attempted, refused ones included; 0 where it had nothing to do."""
+        return self._state.position if self._begun else 0
 
     @property
     def step(self) -> int:
-        """Updates that are in the weights."""
-        return self._state.step
+        """Updates that are in the weights; 0 where the trainer had nothing to do."""
+        return self._state.step if self._begun else 0
 
     @property
     def letters_folder(self) -> Path:
