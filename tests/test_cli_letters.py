@@ -10,11 +10,15 @@ from typer.testing import CliRunner
 
 from failsoft.cli import letters as _letters  # noqa: F401 -- hangs its commands on the app
 from failsoft.cli.app import app
+from failsoft.cli.letter_words import in_words
 from failsoft.errors import FailsoftError
 from failsoft.health.clock import ManualClock
+from failsoft.training.blame import Blame
 from failsoft.training.deadletters import DeadLetters
+from failsoft.training.diagnosis import Cause, Diagnosis, Evidence
 from failsoft.training.letter import DeadLetter, undone_letter
-from failsoft.training.progress import Progress, ProgressFile
+from failsoft.training.progress import PROGRESS_NAME, Progress, ProgressFile
+from failsoft.training.replay import Replay
 from failsoft.training.requeue import read_requeue
 
 
@@ -113,7 +117,7 @@ def test_an_export_is_whole_and_replaces_no_file_unasked(tmp_path: Path) -> None
 def test_batches_are_requeued_once_with_the_next_command_named(tmp_path: Path) -> None:
     bury(tmp_path, "first", 3, 5, 7)
     shown = dlq(tmp_path, "requeue", "first", "3", "5", "--why", "labels mended")
-    assert "next: failsoft train --run first" in shown
+    assert "next: start run first again by its own script" in shown
     dlq(tmp_path, "requeue", "7", "--without", "107")
     entries = read_requeue(tmp_path / "runs/first")
     assert [(entry.position_of_letter, entry.sample_indices, entry.why) for entry in entries] == [
@@ -142,6 +146,63 @@ def test_batches_are_requeued_once_with_the_next_command_named(tmp_path: Path) -
 def test_an_error_names_the_thing_and_the_next_command(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
     bury(tmp_path, "first", 3, 5)
     assert said in refusal(tmp_path, *arguments)
+
+
+def test_no_batch_goes_on_the_list_when_one_of_them_has_no_letter(tmp_path: Path) -> None:
+    bury(tmp_path, "first", 3, 5)
+    assert "no dead letter is of position 4" in refusal(tmp_path, "requeue", "3", "4", "5")
+    assert read_requeue(tmp_path / "runs/first") == ()
+
+
+def test_a_run_of_another_trainer_has_no_list_to_put_batches_on(tmp_path: Path) -> None:
+    bury(tmp_path, "theirs", 3)
+    (tmp_path / "runs/theirs" / PROGRESS_NAME).unlink()
+    assert "does not read this list" in refusal(tmp_path, "requeue", "theirs", "3")
+    assert read_requeue(tmp_path / "runs/theirs") == ()
+    assert "head.weight" in dlq(tmp_path, "show", "theirs", "3")
+
+
+def test_letters_that_are_all_torn_are_no_good_news(tmp_path: Path) -> None:
+    bury(tmp_path, "first")
+    (tmp_path / "runs/first/dead_letters").mkdir()
+    (tmp_path / "runs/first/dead_letters/rank-0000.jsonl").write_bytes(b'{"posi')
+    shown = dlq(tmp_path, "ls", "first")
+    assert "every batch so far was trained on" not in shown
+    assert "1 torn lines were passed over" in shown
+
+
+def replayed(*blamed: int, cause: Cause = Cause.DATA, complete: bool = True) -> list[str]:
+    letter = DeadLetter(position=3, step=3, rank=0, reason="loss is not finite", sample_ids=tuple(range(32)))
+    found = Replay(
+        position=3,
+        letters=(letter,),
+        diagnosis=Diagnosis(cause=cause, why="so"),
+        evidence=Evidence(),
+        trials=(),
+        blamed=Blame(samples=blamed, complete=complete, why="" if complete else "out of memory"),
+        reached="here",
+    )
+    return in_words("first", found)
+
+
+def test_the_command_after_bad_data_leaves_out_each_sample_that_is_bad_alone() -> None:
+    lines = replayed(*range(20))
+    assert lines[-1].endswith("failsoft dlq requeue first 3" + "".join(f" --without {one}" for one in range(20)))
+    assert any(line.endswith("15 and 4 more") for line in lines)
+
+
+def test_a_batch_of_nothing_but_bad_samples_stays_dead() -> None:
+    assert "leave it dead" in replayed(*range(32))[-1]
+
+
+def test_a_batch_that_is_bad_only_as_a_whole_is_not_sent_back_as_it_is() -> None:
+    last = replayed()[-1]
+    assert "no sample is bad alone" in last
+    assert "requeue" not in last
+
+
+def test_samples_that_were_not_looked_at_are_said() -> None:
+    assert "note: not every sample was looked at: out of memory" in replayed(4, complete=False)
 
 
 def test_a_home_without_runs_says_how_to_begin(tmp_path: Path) -> None:

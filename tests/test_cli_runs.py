@@ -78,6 +78,14 @@ def test_a_clock_that_is_ahead_is_said_to_be_and_a_run_without_a_word_has_no_age
     events = read_ledger(tmp_path / "ledger.jsonl").events
     assert whereabouts(tmp_path / "runs" / "first", events, now_s=500.0).age_s == -540.0
     (tmp_path / "runs" / "empty").mkdir()
+    (tmp_path / "runs" / "theirs").mkdir()
+    ledger = Ledger(tmp_path / "ledger.jsonl", ManualClock(wall_s=5.0), side=Side.TRAINING, subject="theirs")
+    ledger.record("run_started", "", total_batches=40, position=0, step=0)
+    ledger.record("batch_refused", "loss is not finite", position=4, step=4)
+    ledger.record("run_finished", "", position=40, step=39)
+    told = whereabouts(tmp_path / "runs" / "theirs", read_ledger(tmp_path / "ledger.jsonl").events, now_s=500.0)
+    assert (told.position, told.total, told.step, told.refused, told.silent) == (40, 40, 39, 1, False)
+
     empty = whereabouts(tmp_path / "runs" / "empty", events, now_s=500.0)
     assert (empty.age_s, empty.silent, empty.state) == (None, True, "silent (no progress file)")
     assert "never" in failsoft(tmp_path, "runs")

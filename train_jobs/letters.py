@@ -20,6 +20,7 @@ from failsoft.training.checkpoint import deliver_here
 from failsoft.training.fingerprints import device_of
 from failsoft.training.letterbook import LETTERS_FOLDER, LetterBook, read_letter_book
 from failsoft.training.loop import Task, TrainLoop
+from failsoft.training.progress import PositionMark, read_progress
 from failsoft.training.ranks import SoloRank
 from failsoft.training.rebuild import LoopRebuild
 from failsoft.training.replay import Replay, Replayer
@@ -45,6 +46,11 @@ class JobLetters:
     def is_known(self) -> bool:
         """Whether the run is one of this job: its corpus lies in its folder. Another run's texts are not at hand."""
         return (self.folder / "prepared").is_dir()
+
+    @property
+    def way_to_start(self) -> str:
+        """What starts the run again, so that it trains on its list."""
+        return f"failsoft train --run {self.run}" if self.is_known else f"start run {self.run} again by its own script"
 
     @cached_property
     def book(self) -> LetterBook:
@@ -100,6 +106,11 @@ class JobLetters:
         Raises:
             ConfigError: it can't be; says why and what to do.
         """
+        if not self.is_known and PositionMark(self.folder).read() is None and read_progress(self.folder) is None:
+            raise ConfigError(
+                f"run {self.run!r} was trained by a trainer that does not read this list (only failsoft's own training "
+                f"loop does); put the samples back into its data: failsoft dlq show {self.run} {position}"
+            )
         return append_requeue(
             self.folder,
             position,

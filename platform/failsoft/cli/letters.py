@@ -11,12 +11,12 @@ import typer
 from failsoft.artifacts.home import Home, run_names
 from failsoft.cli import letter_tables as tables
 from failsoft.cli.app import HomeOption, app, console
+from failsoft.cli.letter_words import in_words
 from failsoft.errors import ArtifactMissingError, ConfigError
 from failsoft.health.clock import SystemClock
 
 if TYPE_CHECKING:
     from failsoft.training.letterbook import LetterBook
-    from failsoft.training.replay import Replay
     from train_jobs.letters import JobLetters
 
 dlq = typer.Typer(
@@ -132,7 +132,7 @@ def replay(
         return
     for table in tables.replayed(found):
         console.print(table)
-    for text in _verdict(job.run, found):
+    for text in in_words(job.run, found):
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -152,6 +152,8 @@ def requeue(
     if without and len(positions) > 1:
         raise ConfigError("--without is about one batch; requeue the positions one by one")
     for position in positions:
+        job.book.of_batch(position)  # a position without a letter is refused before any other goes on the list
+    for position in positions:
         entry = job.requeue(position, without=without or (), why=why, clock=SystemClock())
         left_out = f", {len(entry.without)} left out" if entry.without else ""
         console.print(
@@ -161,7 +163,7 @@ def requeue(
             soft_wrap=True,
         )
     console.print(
-        f"next: failsoft train --run {job.run} (with the settings that it was started with)",
+        f"next: {job.way_to_start} (with the settings that it was started with)",
         markup=False,
         highlight=False,
         soft_wrap=True,
@@ -223,22 +225,3 @@ def _states(book: LetterBook, run_folder: Path) -> dict[int, str]:
 
 def _sample(one: Any) -> dict[str, Any]:
     return {"name": one.id, "text": one.text, "intent": one.intent, "spans": [list(span) for span in one.spans]}
-
-
-def _verdict(run: str, found: Replay) -> list[str]:
-    from failsoft.training.diagnosis import Cause
-
-    position, blamed = found.position, list(found.blamed.samples)
-    without = "".join(f" --without {sample}" for sample in blamed[:8])
-    again = f"failsoft dlq requeue {run} {position}"
-    nexts = {
-        Cause.DATA: f"mend or leave out what is bad, then: {again}{without}",
-        Cause.NUMERICS: "train this part in higher precision, or with a lower loss scale, in a new run",
-        Cause.STATE: f"see how the weights moved: failsoft ckpt ls {run}; the batch may go again: {again}",
-        Cause.HARDWARE: f"look at the machine (memory, ECC counters); the batch may go again: {again}",
-        Cause.UNDECIDED: f"look at the samples: failsoft dlq show {run} {position}",
-    }
-    names = f"bad alone: {', '.join(map(str, blamed[:16]))}" if blamed else ""
-    said = [f"state: {found.reached}", *(f"note: {note}" for note in found.notes), names]
-    said += [f"verdict: {found.diagnosis.cause}: {found.diagnosis.why}", f"next: {nexts[found.diagnosis.cause]}"]
-    return [text for text in said if text]

@@ -127,6 +127,11 @@ def _whole_batch(letters: Sequence[DeadLetter]) -> tuple[int, ...]:
 
 
 def _left(whole: Sequence[int], without: Sequence[int], position: int) -> tuple[int, ...]:
+    if not whole:
+        raise ConfigError(
+            f"the letters of position {position} name no samples, so there is nothing to train on; give the guard the "
+            "ids of each batch (sample_ids)"
+        )
     foreign = [sample for sample in without if sample not in whole]
     if foreign:
         raise ConfigError(

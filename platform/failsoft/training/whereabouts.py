@@ -74,9 +74,10 @@ def whereabouts(run_folder: Path, events: Sequence[Event], *, now_s: float) -> W
     words_s = [event.at_s for event in mine[-1:]] + ([] if seen_s is None else [seen_s])
     words_s += [] if progress is None else [progress.updated_at_s]
     age_s = now_s - max(words_s) if words_s else None
-    resting = progress is not None and progress.phase in _AT_REST
-    look = progress or Progress()
+    time = account(mine, run=run, seen_at_s=seen_s)
+    resting = time.over if progress is None else progress.phase in _AT_REST
     summary = summarise(mine, run=run)
+    look = progress or _by_the_ledger(mine, summary)
     return Whereabouts(
         run=run,
         phase=None if progress is None else progress.phase,
@@ -91,7 +92,18 @@ def whereabouts(run_folder: Path, events: Sequence[Event], *, now_s: float) -> W
         restarts=summary.worker_deaths,
         last_event=f"{mine[-1].kind}: {mine[-1].why}" if mine else "none",
         summary=summary,
-        account=account(mine, run=run, seen_at_s=seen_s),
+        account=time,
+    )
+
+
+def _by_the_ledger(mine: Sequence[Event], summary: RunSummary) -> Progress:
+    """What is known of a run without a progress file: another trainer's, or one whose file can't be read."""
+    return Progress(
+        position=mine[-1].count("position") if mine else 0,
+        total=summary.batches_total,
+        step=mine[-1].count("step") if mine else 0,
+        refused=summary.batches_refused,
+        rollbacks=summary.rollbacks,
     )
 
 
