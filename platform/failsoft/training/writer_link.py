@@ -65,7 +65,7 @@ class ProcessLink:
         with theirs:
             gentle = _GENTLE if shutil.which(_GENTLE[0]) else ()
             self.process = subprocess.Popen(
-                [*gentle, sys.executable, "-P", "-m", _MODULE, str(theirs.fileno())],
+                [*gentle, sys.executable, "-P", "-m", _MODULE, str(theirs.fileno()), str(os.getpid())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""The writer: ``python -m failsoft.training.writer_process HANDLE``, started by the training, fed over a socket.
+"""The writer: ``python -m failsoft.training.writer_process HANDLE PARENT``, started by the training, fed over a socket.
 
 It takes orders one at a time: the memory comes as a file handle, is written, digested, synced, renamed, and the answer
 goes back. Loads no torch. When the training dies in mid-write it finishes that write, then ends: what was handed over
@@ -33,12 +33,12 @@ _NICENESS = 19
 class Writer:
     """Carries out orders from one socket until it closes."""
 
-    def __init__(self, wire: socket.socket, clock: Clock) -> None:
+    def __init__(self, wire: socket.socket, clock: Clock, *, training: int) -> None:
         self._wire = wire
         self._clock = clock
         self._beat_at_s = clock.monotonic_s()
         self._heard = bytearray()
-        self._training = os.getppid()
+        self._training = training
 
     def serve(self) -> None:
         """Until the training closes its end, or is gone."""
@@ -106,17 +106,17 @@ class Writer:
             return
 
 
-def main(handle: int) -> None:
-    """Serve the training at the other end of an inherited socket."""
+def main(handle: int, training: int) -> None:
+    """Serve the training, by its process id, at the other end of an inherited socket."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
     os.nice(_NICENESS)
     with socket.socket(fileno=handle) as wire:
         try:
-            Writer(wire, SystemClock()).serve()
+            Writer(wire, SystemClock(), training=training).serve()
         except ConnectionResetError:  # the training died with an answer unread
             return
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))
