@@ -128,3 +128,26 @@ def test_letters_of_refused_and_undone_batches_say_what_a_replay_needs(tmp_path:
 def test_a_healthy_run_writes_no_letter_and_makes_no_folder(tmp_path: Path) -> None:
     toy_loop(tmp_path, faults=nan_at()).run()
     assert not (tmp_path / LETTERS_FOLDER).exists()
+
+
+@pytest.mark.parametrize("asked", ["sources", "payload"])
+@pytest.mark.parametrize("error", [KeyError("shard table"), OSError("disk"), RuntimeError("sparse")])
+def test_a_task_that_fails_at_what_it_is_asked_costs_the_letter_a_field_and_not_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, error: Exception
+) -> None:
+    def fails(_task: object, _indices: object) -> None:
+        raise error
+
+    monkeypatch.setattr(TellingTask, asked, fails)
+    loop = toy_loop(tmp_path, faults=nan_at(3, 9))
+    loop.task = TellingTask(loop.state.model)
+    loop.desk = replace(loop.desk, letters=LetterPolicy(max_payloads=4))
+    loop.__post_init__()
+    loop.run()
+    letters = read_dead_letters(tmp_path / LETTERS_FOLDER)
+    assert [letter.position for letter in letters] == [3, 9]
+    assert all((letter.sources == {}) is (asked == "sources") for letter in letters)
+    assert all((letter.payload is None) is (asked == "payload") for letter in letters)
+    said = [event.why for event in read_ledger(tmp_path / "ledger.jsonl").events if event.kind == "words_lost"]
+    assert len(said) == 1
+    assert type(error).__name__ in said[0]

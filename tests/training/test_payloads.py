@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,6 +49,33 @@ def test_the_folder_stays_within_its_bytes(tmp_path: Path) -> None:
 def test_what_is_not_wanted_or_too_large_is_not_kept(tmp_path: Path, max_count: int, max_bytes: int) -> None:
     assert Payloads(tmp_path, rank=0, max_count=max_count, max_bytes=max_bytes).keep(1, batch()) is None
     assert not (tmp_path / PAYLOADS_FOLDER).exists()
+
+
+def test_the_newest_stay_also_when_a_restart_meets_earlier_positions(tmp_path: Path) -> None:
+    before = Payloads(tmp_path, rank=0, max_count=2, max_bytes=10_000)
+    for age_s, position in ((9, 100), (8, 101)):
+        name = before.keep(position, batch())
+        os.utime(tmp_path / PAYLOADS_FOLDER / str(name), (1e9 - age_s, 1e9 - age_s))
+    after = Payloads(tmp_path, rank=0, max_count=2, max_bytes=10_000)
+    kept = {after.keep(position, batch()) for position in (50, 51)}
+    assert {path.name for path in (tmp_path / PAYLOADS_FOLDER).iterdir()} == kept
+
+
+def test_what_a_kill_tore_goes_and_other_ranks_files_in_writing_stay(tmp_path: Path) -> None:
+    folder = tmp_path / PAYLOADS_FOLDER
+    folder.mkdir()
+    for rank, position in ((0, 1), (0, 2), (1, 1)):
+        (folder / f".rank-{rank:04d}-{position:012d}.safetensors").write_bytes(b"half")
+    name = Payloads(tmp_path, rank=0, max_count=2, max_bytes=10_000).keep(7, batch())
+    assert sorted(path.name for path in folder.iterdir()) == [".rank-0001-000000000001.safetensors", name]
+
+
+def test_headers_count_as_bytes_too(tmp_path: Path) -> None:
+    shelf = Payloads(tmp_path, rank=0, max_count=100, max_bytes=400)
+    for position in range(20):
+        assert shelf.keep(position, batch(1)) is not None
+    assert sum(path.stat().st_size for path in (tmp_path / PAYLOADS_FOLDER).iterdir()) <= 400
+    assert Payloads(tmp_path, rank=1, max_count=9, max_bytes=50).keep(1, batch(1)) is None
 
 
 def test_a_disk_that_refuses_costs_the_payload_and_is_said_once(tmp_path: Path) -> None:

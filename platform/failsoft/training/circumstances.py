@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from failsoft.training.letter import Circumstances
 from failsoft.training.payloads import Payloads
 from failsoft.training.ranks import Ranks, SoloRank
 from failsoft.training.state import model_tensors
+from failsoft.training.trials import FOREIGN
+
+_T = TypeVar("_T")
 
 
 @runtime_checkable
@@ -53,11 +56,14 @@ class Witness:
     ranks: Ranks | None = None
     policy: LetterPolicy | None = None
     payloads: Payloads | None = None
+    on_lost: Callable[[str], object] = lambda _why: None
+    """Told the first time that the task's own code fails at what it is asked here; it costs a field, not the run."""
 
     def __post_init__(self) -> None:
         """Look once at what never changes."""
         self._ranks: Ranks = self.ranks or SoloRank()
         self._policy = self.policy or LetterPolicy()
+        self._lost_words = False
 
     def of(self, outcome: StepOutcome) -> Circumstances:
         """What the refused batch met; called after the way back and before anything else moves.
@@ -70,18 +76,28 @@ class Witness:
         return Circumstances(
             rank=self._ranks.rank,
             world=self._ranks.world,
-            sources=self._sources(outcome.sample_ids),
+            sources=self._asked(lambda: self._sources(outcome.sample_ids)) or {},
             spike_limit=spike_limit_of(self.guard, outcome),
             model_digest=model_digest(self.model, max_bytes=self._policy.max_digest_bytes),
             generators=generators,
             generators_digest=None if generators is None else generators_digest(generators),
-            payload=self._payload(outcome),
+            payload=self._asked(lambda: self._payload(outcome)),
             threads=torch.get_num_threads(),
         )
 
     def of_undone(self, sample_ids: Sequence[int]) -> Circumstances:
         """What is still known of a batch that a rollback took back."""
-        return Circumstances(rank=self._ranks.rank, world=self._ranks.world, sources=self._sources(sample_ids))
+        sources = self._asked(lambda: self._sources(sample_ids)) or {}
+        return Circumstances(rank=self._ranks.rank, world=self._ranks.world, sources=sources)
+
+    def _asked(self, ask: Callable[[], _T]) -> _T | None:
+        try:
+            return ask()
+        except (*FOREIGN, OSError) as error:
+            if not self._lost_words:
+                self.on_lost(f"{type(error).__name__}: {error}; what the task was asked of a dead batch stays unknown")
+            self._lost_words = True
+            return None
 
     def _sources(self, sample_ids: Sequence[int]) -> dict[str, int]:
         if not isinstance(self.task, KnowsSources) or not len(sample_ids):

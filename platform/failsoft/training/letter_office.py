@@ -43,7 +43,7 @@ class LetterOffice:
     config_digest: str = ""
     seed: int | None = None
     on_lost: Callable[[str], object] = lambda _why: None
-    """Told the first time that the disk refuses."""
+    """Told the first time that the disk refuses, or that the task fails at what it is asked."""
 
     def __post_init__(self) -> None:
         """Nothing is opened or read yet."""
@@ -57,7 +57,13 @@ class LetterOffice:
             on_lost=self._lost,
         )
         self._witness = Witness(
-            model=self.model, task=self.task, guard=self.guard, ranks=self.ranks, policy=policy, payloads=payloads
+            model=self.model,
+            task=self.task,
+            guard=self.guard,
+            ranks=self.ranks,
+            policy=policy,
+            payloads=payloads,
+            on_lost=self._lost,
         )
         self._reproduction = Reproduction(
             config_digest=self.config_digest,

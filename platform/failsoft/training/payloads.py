@@ -53,21 +53,32 @@ class Payloads:
         name = f"{self._prefix}{position:012d}{_ENDING}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._make_room(name, size)
-            own = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in tensors.items()}
-            aside = self.folder / f".{name}"
-            save_file(own, aside)
-            aside.replace(self.folder / name)
+            return name if self._put(name, tensors) else None
         except (OSError, SafetensorError) as error:  # the second is how safetensors says that the disk refused
             self.lost += 1
             if self.lost == 1:
                 self._on_lost(f"{error}; some inputs of dead batches are not kept, training goes on")
             return None
-        return name
+
+    def _put(self, name: str, tensors: Mapping[str, Tensor]) -> bool:
+        """Whether the file, its header included, fits the shelf; it is there then."""
+        for torn in self.folder.glob(f".{self._prefix}*{_ENDING}"):  # by a kill in mid-write
+            torn.unlink()
+        own = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in tensors.items()}
+        aside = self.folder / f".{name}"
+        save_file(own, aside)
+        size = aside.stat().st_size
+        if size > self._max_bytes:
+            aside.unlink()
+            return False
+        self._make_room(name, size)
+        aside.replace(self.folder / name)
+        return True
 
     def _make_room(self, name: str, size: int) -> None:
         (self.folder / name).unlink(missing_ok=True)  # a batch met again after a restart
-        there = sorted(self.folder.glob(f"{self._prefix}*{_ENDING}"))
+        named = self.folder.glob(f"{self._prefix}*{_ENDING}")
+        there = sorted(named, key=lambda path: (path.stat().st_mtime_ns, path.name))  # positions go back at a restart
         taken = sum(path.stat().st_size for path in there)
         while there and (len(there) >= self._max_count or taken + size > self._max_bytes):
             oldest = there.pop(0)
