@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,13 @@ def test_a_step_after_an_optimizer_that_ran_out_of_memory_goes_on_with_the_scale
     with pytest.raises(OutOfMemory):
         step(run.computes(0))
     step(run.computes(0))
+
+
+def test_a_copied_guard_works_on_the_copies_and_rewinds_the_generator_that_torch_draws_from() -> None:
+    twin = copy.deepcopy(Recipe().make())
+    before = twin.everything()
+    assert not twin.step(0, Bad.NAN_INPUT).applied
+    assert difference(before, twin.everything()) is None
 
 
 @pytest.fixture

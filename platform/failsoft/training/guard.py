@@ -12,8 +12,8 @@ into NaN, pytorch#46849), one reading on the host, one verdict that all ranks sh
 
 A refused step leaves weights, buffers, EMA, optimizer, scheduler and torch's generators as they were; only the scale
 of a GradScaler backs off, and only for gradients that are not finite, down to a floor (a scale that reaches 0 writes
-NaN into the weights at the next good step). Generators of ``random`` and ``numpy`` are not rewound: draw augmentations
-before the step, or from a generator keyed by position.
+NaN into the weights at the next good step), and what DDP's PowerSGD held back is dropped. Generators of ``random`` and
+``numpy`` are not rewound: draw augmentations before the step, or from a generator keyed by position.
 
 Over several ranks losses and norms are averaged in one tiny reduction, the only collective beside DDP's own. On CUDA a
 step waits for the device once; :mod:`failsoft.training.late_guard` does not wait at all. Trainers that own the passes

@@ -39,7 +39,6 @@ class Traces:
         self._selectable = True
         parameter = next(iter(model.parameters()), None)
         self._cuda = parameter.device if parameter is not None and parameter.is_cuda else None
-        self._generator = torch.default_generator
         self._host_generator = self._cuda_generator = torch.empty(0)
 
     def remember(self) -> None:
@@ -48,7 +47,7 @@ class Traces:
             self._note()
         elif self._noted or self._noted is None:
             self._noted, self._tensors, self._copies = [], [], []
-        self._host_generator = self._generator.get_state()
+        self._host_generator = torch.default_generator.get_state()
         if self._cuda is not None:
             self._cuda_generator = torch.cuda.get_rng_state(self._cuda)
 
@@ -62,7 +61,7 @@ class Traces:
             if tensor.shape != copy.shape:  # observers of quantisation resize theirs in place
                 tensor.resize_(copy.shape)
             (tensor.detach() if tensor.is_inference() else tensor).copy_(copy)  # else torch lets nobody write to it
-        self._generator.set_state(self._host_generator)
+        torch.default_generator.set_state(self._host_generator)
         if self._cuda is not None:
             torch.cuda.set_rng_state(self._cuda_generator, self._cuda)
 
