@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from failsoft.errors import DropRateError
-from failsoft.health.faults import Fault, FaultKind, FaultPlan
+from failsoft.errors import DropRateError, TrainingError
+from failsoft.health.faults import Fault, FaultKind, FaultPlan, burst
 from failsoft.training.letter import UNDONE, DeadLetter
 from failsoft.training.loop import LoopPlan
 from failsoft.training.stop_report import report_of, source_shares
@@ -90,3 +90,15 @@ def test_a_stopped_run_leaves_a_report_and_its_diagnosis_names_the_first_source(
     assert said["refused_samples"] == loop.breaker.refused * 8
     assert sum(entry["refused_samples"] for entry in said["sources"]) == said["refused_samples"]
     assert DropRateError.exit_status == 3
+
+
+def test_a_task_that_fails_at_the_question_does_not_take_the_place_of_the_stop(tmp_path: Path) -> None:
+    class Failing(ToyTask):
+        def sources(self, _indices: object) -> list[str]:
+            raise KeyError("shard table")
+
+    loop = toy_loop(tmp_path, faults=FaultPlan(faults=burst(FaultKind.NAN_BATCH, first=0, count=24)))
+    loop.task = Failing(loop.state.model)
+    with pytest.raises(TrainingError, match="failsoft dlq ls"):
+        loop.run()
+    assert json.loads((tmp_path / "stop_report.json").read_text("utf-8"))["sources"] == []

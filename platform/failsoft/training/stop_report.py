@@ -14,11 +14,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from failsoft.artifacts.store import write_durably
 from failsoft.health.sequential import binomial_tail
 from failsoft.training.circumstances import KnowsSources
 from failsoft.training.letter import DeadLetter
+from failsoft.training.trials import FOREIGN
 
 REPORT_JSON = "stop_report.json"
 REPORT_TEXT = "stop_report.txt"
@@ -130,12 +132,8 @@ def report_of(letters: Iterable[DeadLetter], *, task: object, num_samples: int) 
     times = Counter(sample for samples in batches.values() for sample in set(samples))
     repeated = {sample: count for sample, count in times.most_common(20) if count > 1}
     asked = np.unique(np.linspace(0, num_samples - 1, min(num_samples, _MOST_ASKED)).astype(np.int64))
-    named: list[list[str]] = []
-    everything: Counter[str] = Counter()
-    if isinstance(task, KnowsSources):
-        ours = ([sample for sample in samples if 0 <= sample < num_samples] for samples in batches.values())
-        named = [list(task.sources(np.asarray(samples, dtype=np.int64))) for samples in ours if samples]
-        everything = Counter(task.sources(asked))
+    ours = ([sample for sample in samples if 0 <= sample < num_samples] for samples in batches.values())
+    named, everything = _sources_of([samples for samples in ours if samples], asked, task)
     return StopReport(
         refused_batches=len(batches),
         refused_samples=sum(map(len, batches.values())),
@@ -143,6 +141,22 @@ def report_of(letters: Iterable[DeadLetter], *, task: object, num_samples: int) 
         repeated_samples=repeated,
         asked=len(asked),
     )
+
+
+def _sources_of(
+    batches: Iterable[list[int]], asked: NDArray[np.int64], task: object
+) -> tuple[list[list[str]], Counter[str]]:
+    """Sources of each batch, and of the samples asked about; none where the task knows none.
+
+    Nor where it fails at the question: its error would take the place of the stop that is to be explained.
+    """
+    if not isinstance(task, KnowsSources):
+        return [], Counter()
+    try:
+        named = [list(task.sources(np.asarray(samples, dtype=np.int64))) for samples in batches]
+        return named, Counter(task.sources(asked))
+    except (*FOREIGN, OSError):
+        return [], Counter()
 
 
 def source_shares(refused: Iterable[Iterable[str]], everything: Mapping[str, int]) -> tuple[SourceShare, ...]:
