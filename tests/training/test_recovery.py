@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from failsoft.training.course import Course
 from failsoft.training.deadletters import read_dead_letters
 from failsoft.training.loop import LoopPlan, Poisoned, TrainLoop
 from failsoft.training.summary import RunSummary, summarise
-from tests.training.test_loop import Death, die_at
+from tests.training.test_loop import Death, die_at, nan_at
 from tests.training.toys import ToyTask, same, toy_loop, weights_of
 
 
@@ -147,12 +148,33 @@ def test_a_stretch_that_is_met_again_loses_no_batch_to_a_passing_fault(tmp_path:
     assert read_dead_letters(tmp_path / "run" / "dead_letters") == []
 
 
-def test_data_that_is_ill_in_two_passes_is_passed_over_for_good(tmp_path: Path) -> None:
+def test_data_that_is_ill_again_when_it_is_met_again_costs_one_way_back_and_no_learning_rate(tmp_path: Path) -> None:
     loop = toy_loop(tmp_path, plan=plan(Poisoned.REPLAY), faults=nan(18, 5))
     loop.run()
     assert (loop.state.position, loop.state.step) == (60, 55)
-    assert (summed(tmp_path).batches_refused, summed(tmp_path).rollbacks) == (5, 2)
+    assert (summed(tmp_path).batches_refused, summed(tmp_path).rollbacks) == (5, 1)
+    assert (loop.breaker.refused, loop.breaker.drop_rate.bad, loop.guard.relief.factor) == (5, 1, 1.0)
     assert [letter.position for letter in read_dead_letters(tmp_path / "dead_letters")] == [18, 19, 20, 21, 22]
+
+
+@pytest.mark.parametrize(
+    ("ill", "in_two_passes"),
+    [
+        (range(18, 33), range(18, 28)),
+        ((*range(18, 23), *range(25, 30)), ()),  # a snapshot lies between the two
+        ((*range(18, 23), *range(24, 29)), range(18, 23)),
+    ],
+)
+def test_ill_stretches_that_are_long_or_close_together_do_not_stop_a_run_that_meets_them_again(
+    tmp_path: Path, ill: Sequence[int], in_two_passes: Sequence[int]
+) -> None:
+    loop = toy_loop(tmp_path, plan=plan(Poisoned.REPLAY), faults=nan_at(*ill))
+    loop.run()
+    assert (loop.state.position, loop.state.step) == (60, 60 - len(ill))
+    assert summed(tmp_path).batches_refused == loop.breaker.refused == len(ill)
+    assert [letter.position for letter in read_dead_letters(tmp_path / "dead_letters")] == list(ill)
+    passed = {event.data["position"] for event in told(tmp_path, "batch_refused") if "for good" in event.why}
+    assert passed == set(in_two_passes)  # not met a third time
 
 
 def test_a_state_that_falls_ill_without_a_refused_step_goes_back_at_once(tmp_path: Path) -> None:

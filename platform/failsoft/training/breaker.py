@@ -8,7 +8,8 @@ confidence bound is above the limit. At 0.1 % a window of 100,000 batches expect
 expect fewer than 10, which is chance, so that is the minimum. Samples often come in clumps: ten times as many.
 
 Each way back is one incident in the drop rate, however many batches were refused before it. Where a stretch is met
-again, its counts are taken back with it, so that a batch counts once, by its last verdict.
+again, its counts are taken back with it, so that a batch counts once, by its last verdict. A second refusal of the same
+batch is about its data: it calls for no further way back.
 """
 
 from __future__ import annotations
@@ -165,8 +166,16 @@ class Breaker:
         """Refusals since the last applied step or way back."""
         return self._pending
 
-    def record(self, *, applied: bool, position: int = 0) -> tuple[Advice, str]:
-        """Count one step and say what follows from it."""
+    def record(self, *, applied: bool, position: int | None = None) -> tuple[Advice, str]:
+        """Count one step and say what follows from it.
+
+        A batch that an earlier pass refused, too, is ill whatever the state: its second refusal says nothing against
+        the state that the run went back to, and no way back would help.
+        """
+        if not applied and position is not None and self.passes.was_refused(position):
+            self.passes.refused(position)
+            self.passed_over(position)
+            return judge(self._streak.verdict(), self._drops.verdict(), self.remedy())
         self._streak.record(Outcome.GOOD if applied else Outcome.REFUSED)
         if applied:
             self._drops.count(good=1, bad=self._pending)
@@ -175,7 +184,8 @@ class Breaker:
         else:
             self.refused += 1
             self._pending += 1
-            self.passes.refused(position)
+            if position is not None:
+                self.passes.refused(position)
         return judge(self._streak.verdict(), self._drops.verdict(), self.remedy())
 
     def passed_over(self, position: int) -> None:
