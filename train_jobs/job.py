@@ -19,6 +19,7 @@ from failsoft.models.corpus import Corpus, CorpusReport
 from failsoft.models.network import IntentNer, build
 from failsoft.models.predictor import IntentNerPredictor, evaluate_predictor
 from failsoft.training.checkpoint import newest_healthy, read_tensors, versions
+from failsoft.training.driver_lock import sole_driver
 from failsoft.training.notice import Notice, listening, passing_on
 from failsoft.training.progress import Phase, ProgressFile
 from failsoft.training.ray_train import RaySettings, run_attempt
@@ -53,17 +54,19 @@ def run_job(config: JobConfig) -> JobResult:
     """Train on the Ray that this process is connected to, and publish.
 
     Raises:
+        ConfigError: another process is training this run; nothing was touched.
         FailsoftError: whatever stopped the run; the message says what to do.
     """
     home, clock = Home.find(config.home), SystemClock()
     config = replace(config, home=home.root)  # absolute: workers start in another folder
-    progress = ProgressFile(home.run(config.run), clock)
-    try:
-        result = _run(config, home, clock, progress)
-    except FailsoftError:
-        progress.turn(Phase.STOPPED)
-        raise
-    progress.turn(Phase.FINISHED)
+    with sole_driver(home.run(config.run)):
+        progress = ProgressFile(home.run(config.run), clock)
+        try:
+            result = _run(config, home, clock, progress)
+        except FailsoftError:
+            progress.turn(Phase.STOPPED)
+            raise
+        progress.turn(Phase.FINISHED)
     return result
 
 
