@@ -28,8 +28,44 @@ def odd_tensors() -> dict[str, torch.Tensor]:
         "empty": torch.empty(0, 4),
         "leaf": torch.ones(2, requires_grad=True),
         "c": torch.tensor([1 + 2j], dtype=torch.complex64),
+        "conjugate": torch.tensor([1 + 2j, 3 - 4j]).conj(),
+        "negative": torch.tensor([1 + 2j, 3 - 4j]).conj().imag,
+        "expanded": torch.ones(1, 3).expand(2, 3),
+        "part": torch.arange(10.0)[3:7],
+        "channels_last": torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
         "f8": torch.tensor([1.0, 2.0]).to(torch.float8_e4m3fn),
     }
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(torch.complex128)
+
+
+def test_plain_memory_is_copied_without_a_meeting_of_torchs_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One meeting for each tensor held the training up for twenty times the copy where cores were busy."""
+    slot = Slot({"w": torch.zeros(4), "t": torch.zeros(2, 3)}, 10, shared=False)
+    copied: list[int] = []
+    real = torch._foreach_copy_
+
+    def counted(to: list[torch.Tensor], source: list[torch.Tensor], *, non_blocking: bool) -> None:
+        copied.append(len(source))
+        real(to, source, non_blocking=non_blocking)
+
+    monkeypatch.setattr(torch, "_foreach_copy_", counted)
+    slot.fill({"w": torch.ones(4), "t": torch.ones(2, 3)}, b"{}")
+    assert copied == []
+    slot.fill({"w": torch.ones(4), "t": torch.ones(3, 2).t()}, b"{}")
+    assert copied == [1]
+    slot.close()
+
+
+def test_a_state_of_another_kind_is_never_moved_as_bytes_beyond_its_place() -> None:
+    slot = Slot({"w": torch.zeros(4)}, 10, shared=False)
+    with pytest.raises(RuntimeError):
+        slot.fill({"w": torch.ones(5)}, b"{}")
+    slot.fill({"w": torch.full((4,), 3.0, dtype=torch.float64)}, b"{}")
+    assert torch.equal(load(bytes(slot.memory[: slot.tensors_bytes]))["w"], torch.full((4,), 3.0))
+    slot.close()
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -39,7 +75,7 @@ def test_the_memory_is_the_file(shared: bool) -> None:
     slot.fill(tensors, b'{"a": 1}')
     read = load(bytes(slot.memory[: slot.tensors_bytes]))
     assert read.keys() == tensors.keys()
-    assert all(torch.equal(read[name].double(), tensors[name].double()) for name in read if name != "c")
+    assert all(torch.equal(_wide(read[name]), _wide(tensors[name])) for name in read)
     assert torch.equal(read["c"], tensors["c"])
     assert slot.memory[slot.tensors_bytes : slot.tensors_bytes + slot.scalars_bytes] == b'{"a": 1}'
     slot.close()

@@ -6,6 +6,7 @@ is gone when both processes are, and the size of ``/dev/shm`` does not limit it.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import tempfile
@@ -85,11 +86,20 @@ class Slot:
 
     @torch.no_grad()
     def fill(self, tensors: Mapping[str, Tensor], scalars: bytes) -> None:
-        """Copy a state that fits. On CUDA the copies run side by side and are waited for together."""
-        names = list(self._places)
-        torch._foreach_copy_(
-            [self._places[name] for name in names], [tensors[name].detach() for name in names], non_blocking=True
-        )
+        """Copy a state that fits. On CUDA the copies run side by side and are waited for together.
+
+        Plain CPU memory is moved by one thread: torch's own copy has all its threads meet for each tensor, and on a
+        busy machine each meeting waits for the slowest (60 MB in 360 tensors, two threads: 366 ms instead of 15).
+        """
+        live = {name: tensors[name].detach() for name in self._places}
+        plain = [name for name, tensor in live.items() if _is_plain(tensor, like=self._places[name])]
+        others = list(live.keys() - set(plain))
+        if others:
+            torch._foreach_copy_(
+                [self._places[name] for name in others], [live[name] for name in others], non_blocking=True
+            )
+        for name in plain:
+            ctypes.memmove(self._places[name].data_ptr(), live[name].data_ptr(), live[name].nbytes)
         if self._from_cuda:
             torch.cuda.synchronize()
         self.scalars_bytes = len(scalars)
@@ -143,6 +153,19 @@ class Slots:
         for slot in self._free:
             slot.close()
         self._free.clear()
+
+
+def _is_plain(tensor: Tensor, *, like: Tensor) -> bool:
+    """Whether its numbers lie in this process's memory as they are to be in the file, end to end."""
+    return (
+        type(tensor) is Tensor
+        and (tensor.dtype, tensor.shape) == (like.dtype, like.shape)
+        and tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+        and tensor.is_contiguous()
+        and not tensor.is_conj()
+        and not tensor.is_neg()
+    )
 
 
 def _spec(tensor: Tensor) -> TensorSpec:
