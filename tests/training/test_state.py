@@ -163,3 +163,11 @@ def test_an_average_that_an_older_run_did_not_have_starts_from_the_restored_weig
     unflatten(flat, new, with_breaker=True)
     assert same(weights_of(ema.module), weights_of(old.model))
     assert int(ema.n_averaged) == 0
+
+
+def test_moments_of_another_kind_of_optimizer_are_refused_by_name_instead_of_failing_at_the_next_step() -> None:
+    model = toy_model(0)
+    saved = flatten(TrainingState(model=model, optimizer=torch.optim.AdamW(model.parameters())))
+    into = TrainingState(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    with pytest.raises(IncompatibleArtifactError, match=r"it has amsgrad, betas.*this one has .*momentum"):
+        unflatten(saved, into, with_breaker=True)

@@ -225,8 +225,24 @@ def _load_optimizer(optimizer: Optimizer, flat: FlatState) -> None:
         raise IncompatibleArtifactError(
             f"the optimizer has parameter groups of {sizes[0]}, the saved state of {sizes[1]}"
         )
+    _refuse_other_optimizer(saved_groups, live_groups)
     groups = [_like(saved, live) for saved, live in zip(saved_groups, live_groups, strict=True)]
     optimizer.load_state_dict({"state": slots, "param_groups": groups})
+
+
+def _refuse_other_optimizer(saved: list[dict[str, Any]], live: list[dict[str, Any]]) -> None:
+    """A newer torch may know settings more, or fewer; one that knows others is another kind, whose moments do not fit.
+
+    Raises:
+        IncompatibleArtifactError: naming the settings that differ.
+    """
+    for then, now in zip(saved, live, strict=True):
+        gone, new = then.keys() - now.keys() - {"initial_lr"}, now.keys() - then.keys() - {"initial_lr"}
+        if gone and new:
+            raise IncompatibleArtifactError(
+                f"the saved state is of another optimizer: it has {', '.join(sorted(gone))}, this one has "
+                f"{', '.join(sorted(new))}; use the optimizer it was trained with, or another run name to start afresh"
+            )
 
 
 def _like(saved: dict[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
