@@ -8,17 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from failsoft.artifacts.manifest import FileEntry
 from failsoft.artifacts.store import Artifact
 from failsoft.errors import ArtifactError
 from tests.training.test_loop import event, kinds, nan_at
 from tests.training.toys import toy_loop
+
+Fill = Callable[[Path], Mapping[str, FileEntry] | None]
 
 
 def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tmp_path: Path) -> None:
     loop = toy_loop(tmp_path)
     publish, calls = loop.checkpoints.store.publish, list[str]()
 
-    def full_once(name: str, write: Callable[[Path], None], *, meta: Mapping[str, object]) -> Artifact:
+    def full_once(name: str, write: Fill, *, meta: Mapping[str, object]) -> Artifact:
         calls.append(name)
         if len(calls) == 2:
             raise OSError(28, "No space left on device")
@@ -35,7 +38,7 @@ def test_a_disk_that_refuses_the_end_once_rolls_nothing_back(tmp_path: Path) -> 
     loop = toy_loop(tmp_path)
     publish, calls = loop.checkpoints.store.publish, list[str]()
 
-    def full_at_the_end(name: str, write: Callable[[Path], None], *, meta: Mapping[str, object]) -> Artifact:
+    def full_at_the_end(name: str, write: Fill, *, meta: Mapping[str, object]) -> Artifact:
         calls.append(name)
         if len(calls) == 3:
             raise OSError(28, "No space left on device")
@@ -74,7 +77,7 @@ def test_a_run_whose_end_cannot_be_written_says_so_and_keeps_its_last_checkpoint
     loop = toy_loop(tmp_path)
     publish = loop.checkpoints.store.publish
 
-    def full(name: str, write: Callable[[Path], None], *, meta: Mapping[str, object]) -> Artifact:
+    def full(name: str, write: Fill, *, meta: Mapping[str, object]) -> Artifact:
         if name > "position-000000000008":
             raise OSError(28, "No space left on device")
         return publish(name, write, meta=meta)
