@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from failsoft.artifacts.manifest import FileEntry
-from failsoft.artifacts.store import Artifact
+from failsoft.artifacts.store import Artifact, Fill
 from failsoft.errors import ArtifactError
 from tests.training.test_loop import event, kinds, nan_at
 from tests.training.toys import toy_loop
-
-Fill = Callable[[Path], Mapping[str, FileEntry] | None]
 
 
 def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tmp_path: Path) -> None:
