@@ -41,7 +41,7 @@ def pieces(size: Size, rounds: int) -> Timings:
         loss_of(model, batch).backward()
 
     passes()
-    kept, loss = gradients(model), loss_of(model, batch).detach()
+    kept, loss = gradients(model), loss_of(model, batch).detach().requires_grad_()
     with _without_kernels(model, loss) as steps:
         contenders = [Contender(name=name, run=step, calls=300) for name, step in steps.items()]
         contenders.append(Contender(name=NAIVE_OWN, run=lambda: holds_nan_or_inf([loss, *kept]), calls=3))
