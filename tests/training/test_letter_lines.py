@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from failsoft.errors import DamagedArtifactError
 from failsoft.health.ledger import Event, Side, read_ledger
 from failsoft.training.deadletters import DeadLetters
+from failsoft.training.exactness import verify
 from failsoft.training.goodput import account
 from failsoft.training.history import history_of
 from failsoft.training.letter import DeadLetter
@@ -125,3 +127,35 @@ def test_events_that_lost_their_data_still_add_up(data: dict[str, object]) -> No
     assert (summary.attempts, summary.finished) == (2, True)
     assert sum(value for value in time.micros.values() if value is not None) == time.wall_micros == 8_000_000
     assert history_of(LetterBook(), events).refused == {}
+
+
+BEGUN: dict[str, object] = {
+    "position": 0,
+    "world": 1,
+    "total_batches": 4,
+    "num_samples": 8,
+    "global_batch": 4,
+    "seed": 1,
+}
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        [{"begun": {}}],
+        [{"begun": BEGUN | {"position": "x"}}],
+        [{"begun": BEGUN | {"world": 0}}],
+        [{"begun": BEGUN | {"global_batch": 0}}],
+        [{"begun": BEGUN | {"position": math.inf}}],
+        [{"begun": BEGUN}, {"saved": 4}],
+    ],
+)
+def test_a_record_of_consumed_samples_that_no_run_left_proves_nothing(
+    tmp_path: Path, marks: list[dict[str, object]]
+) -> None:
+    folder = tmp_path / "consumed" / "generation-000001"
+    folder.mkdir(parents=True)
+    lines = b"[" * 200_000 + b"\n" + b"".join(json.dumps(mark).encode() + b"\n" for mark in marks)
+    (folder / "marks.jsonl").write_bytes(lines)
+    with pytest.raises(DamagedArtifactError, match="nothing can be proven"):
+        verify(tmp_path)

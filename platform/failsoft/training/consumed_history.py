@@ -6,7 +6,6 @@ is undone. Walking back from the newest generation gives the path that stands.
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from failsoft.errors import ConfigError, DamagedArtifactError
+from failsoft.health.json_object import json_object
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.consumed import (
     APPLIED,
@@ -93,7 +94,11 @@ class Reach:
 
 
 def read_generations(run_folder: Path) -> list[Generation]:
-    """All generations on record, oldest first. One whose first mark is torn had not begun."""
+    """All generations on record, oldest first. One whose first mark is torn had not begun.
+
+    Raises:
+        DamagedArtifactError: a whole mark is not as a run leaves it.
+    """
     folders = sorted((run_folder / CONSUMED_FOLDER).glob("generation-*"), key=generation_of)
     found = [_generation(folder) for folder in folders]
     return [generation for generation in found if generation is not None]
@@ -161,6 +166,18 @@ def _generation(folder: Path) -> Generation | None:
     begun = next((mark["begun"] for mark in marks if "begun" in mark), None)
     if begun is None:
         return None
+    try:
+        return _begun(folder, begun, marks)
+    except (KeyError, TypeError, ValueError, OverflowError, ConfigError) as error:
+        raise DamagedArtifactError(
+            f"{folder / MARKS_NAME} is not as a run leaves it ({type(error).__name__}: {error}), so nothing can be "
+            "proven from this record; see what is known of the run: failsoft runs"
+        ) from error
+
+
+def _begun(folder: Path, begun: dict[str, Any], marks: Sequence[dict[str, Any]]) -> Generation:
+    if int(begun["world"]) < 1:
+        raise ValueError(f"world is {begun['world']}")
     return Generation(
         folder=folder,
         position=int(begun["position"]),
@@ -180,13 +197,8 @@ def _json_lines(path: Path) -> list[dict[str, Any]]:
     """Whole lines of a file; an absent file has none."""
     if not path.exists():
         return []
-    found = []
-    for line in path.read_bytes().splitlines():
-        try:
-            found.append(dict(json.loads(line)))
-        except (ValueError, TypeError):
-            continue  # torn by a kill
-    return found
+    parsed = (json_object(line) for line in path.read_bytes().splitlines())
+    return [line for line in parsed if line is not None]  # the others were torn by a kill
 
 
 def _overlaps(name: str, span: range) -> bool:

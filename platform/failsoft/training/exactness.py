@@ -99,6 +99,7 @@ def verify(run_folder: Path, *, max_ids: int = 16) -> Verification:
 
     Raises:
         ArtifactMissingError: the run kept no record.
+        DamagedArtifactError: its record is not as a run leaves it.
     """
     generations = read_generations(run_folder)
     if not generations:
