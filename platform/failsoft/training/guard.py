@@ -152,7 +152,7 @@ class StepGuard:
                 self._reopen(self._scaler)
                 self._scaler.unscale_(self.optimizer)
             outcome = self.examine(loss, sample_ids=sample_ids, position=position)
-        except BaseException:
+        except BaseException:  # also KeyboardInterrupt: no trace of half a step may stay; re-raised
             self.go_back()
             raise
         if outcome.refusal is None:

@@ -93,7 +93,7 @@ class LateStepGuard:
             loss = guard.backward.run(compute, shares)
             with guard.traces.as_noted():  # the EMA takes buffers on, too: not those of a batch that is not judged yet
                 known = self.settle()
-        except BaseException:
+        except BaseException:  # as in StepGuard: no trace of half a step may stay; re-raised
             guard.go_back()
             raise
         if guard.scaler is not None and guard.scaler.is_enabled():
