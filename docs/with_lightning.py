@@ -7,8 +7,8 @@ from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from failsoft.training.deadletters import read_dead_letters
 from failsoft.training.for_lightning import GuardCallback
+from failsoft.training.letters.deadletters import read_dead_letters
 
 
 class Net(LightningModule):

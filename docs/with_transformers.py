@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from transformers import TrainingArguments
 
-from failsoft.training.deadletters import read_dead_letters
 from failsoft.training.for_transformers import GuardedTrainer
+from failsoft.training.letters.deadletters import read_dead_letters
 
 
 class Net(nn.Module):

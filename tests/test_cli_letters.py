@@ -13,13 +13,13 @@ from failsoft.cli.app import app
 from failsoft.cli.letter_words import in_words
 from failsoft.errors import FailsoftError
 from failsoft.health.clock import ManualClock
-from failsoft.training.blame import Blame
-from failsoft.training.deadletters import DeadLetters
-from failsoft.training.diagnosis import Cause, Diagnosis, Evidence
-from failsoft.training.letter import DeadLetter, undone_letter
+from failsoft.training.letters.blame import Blame
+from failsoft.training.letters.deadletters import DeadLetters
+from failsoft.training.letters.diagnosis import Cause, Diagnosis, Evidence
+from failsoft.training.letters.letter import DeadLetter, undone_letter
+from failsoft.training.letters.replay import Replay
+from failsoft.training.letters.requeue import read_requeue
 from failsoft.training.progress import PROGRESS_NAME, Progress, ProgressFile
-from failsoft.training.replay import Replay
-from failsoft.training.requeue import read_requeue
 
 
 def bury(home: Path, run: str, *positions: int, at_s: float = 0.0) -> None:

@@ -13,14 +13,14 @@ from failsoft.cli import runs as _runs  # noqa: F401 -- hangs its commands on th
 from failsoft.cli.app import app
 from failsoft.health.clock import ManualClock, SystemClock
 from failsoft.health.ledger import Ledger, Side, read_ledger
+from failsoft.training.accounting.consumed import ConsumedRecord
+from failsoft.training.accounting.goodput import account, as_metrics
+from failsoft.training.accounting.stretches import Part
+from failsoft.training.accounting.whereabouts import all_whereabouts, whereabouts
 from failsoft.training.batches import GlobalBatches
-from failsoft.training.consumed import ConsumedRecord
-from failsoft.training.goodput import account, as_metrics
 from failsoft.training.progress import Phase, PositionMark, Progress, ProgressFile
 from failsoft.training.ranks import SoloRank
-from failsoft.training.stretches import Part
-from failsoft.training.whereabouts import all_whereabouts, whereabouts
-from tests.training.test_goodput import BEGIN
+from tests.training.accounting.test_goodput import BEGIN
 
 STORY = (
     *BEGIN,

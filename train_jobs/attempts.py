@@ -10,11 +10,11 @@ from failsoft.artifacts.store import Artifact
 from failsoft.errors import NoProgressError, PreemptedError, training_error
 from failsoft.health.clock import Clock
 from failsoft.health.ledger import Event, Ledger, Side, read_ledger
-from failsoft.training.checkpoint import newest_healthy
-from failsoft.training.notice import read_notice
+from failsoft.training.checkpoints.checkpoint import newest_healthy
 from failsoft.training.progress import PositionMark
 from failsoft.training.summary import SUPERVISOR
-from failsoft.training.supervise import Attempt, Failure, RestartPolicy, began_anew, supervise
+from failsoft.training.survival.notice import read_notice
+from failsoft.training.survival.supervise import Attempt, Failure, RestartPolicy, began_anew, supervise
 
 _LEAVING = frozenset({"notice_heard", "notice_missed", "preempted"})
 """Events of workers that were told to leave; also of those who then died on the way."""

@@ -13,14 +13,14 @@ from failsoft.models.learning import make_optimizer, schedule
 from failsoft.models.network import autocast_dtype, build
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.breaker import Breaker, BreakerPolicy
-from failsoft.training.checkpoint import Checkpoints, Deliver
+from failsoft.training.checkpoints.checkpoint import Checkpoints, Deliver
+from failsoft.training.checkpoints.writer import writer_behind
 from failsoft.training.chronicle import Desk
 from failsoft.training.guard import GuardPolicy, StepGuard
 from failsoft.training.loop import LoopPlan, TrainLoop
 from failsoft.training.ranks import Ranks
-from failsoft.training.snapshot import SnapshotPolicy
+from failsoft.training.snapshots.snapshot import SnapshotPolicy
 from failsoft.training.state import TrainingState
-from failsoft.training.writer import writer_behind
 from train_jobs.config import JobConfig
 from train_jobs.workload import IntentNerTask, Workload, read_workload
 

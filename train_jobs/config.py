@@ -10,10 +10,10 @@ from failsoft.artifacts.home import refuse_run_name
 from failsoft.errors import ConfigError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.faults import FaultPlan
-from failsoft.training.cadence import Cadence
+from failsoft.training.checkpoints.cadence import Cadence
+from failsoft.training.checkpoints.retention import Best, Every, Last
 from failsoft.training.escalation import Poisoned
-from failsoft.training.retention import Best, Every, Last
-from failsoft.training.snapshot_place import SnapshotPlace
+from failsoft.training.snapshots.snapshot_place import SnapshotPlace
 
 
 class Preset(StrEnum):

@@ -24,7 +24,7 @@ from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.faults import FaultPlan
 from failsoft.local_ray import local_ray
 from failsoft.training.escalation import Poisoned
-from failsoft.training.snapshot_place import SnapshotPlace
+from failsoft.training.snapshots.snapshot_place import SnapshotPlace
 from train_jobs.config import JobConfig, Preset
 
 if TYPE_CHECKING:

@@ -18,15 +18,15 @@ from failsoft.health.ledger import read_ledger
 from failsoft.models.corpus import Corpus, CorpusReport
 from failsoft.models.network import IntentNer, build
 from failsoft.models.predictor import IntentNerPredictor, evaluate_predictor
-from failsoft.training.checkpoint import newest_healthy, read_tensors, versions
-from failsoft.training.driver_lock import sole_driver
-from failsoft.training.notice import Notice, listening, passing_on
+from failsoft.training.checkpoints.checkpoint import newest_healthy, read_tensors, versions
+from failsoft.training.checkpoints.driver_lock import sole_driver
+from failsoft.training.letters.requeue import read_requeue
 from failsoft.training.progress import Phase, ProgressFile
 from failsoft.training.ray_train import RaySettings, run_attempt
-from failsoft.training.requeue import read_requeue
 from failsoft.training.state import load_model_tensors
 from failsoft.training.summary import RunSummary, summarise
-from failsoft.training.supervise import RestartPolicy
+from failsoft.training.survival.notice import Notice, listening, passing_on
+from failsoft.training.survival.supervise import RestartPolicy
 from train_jobs.attempts import Attempts
 from train_jobs.build import build_loop
 from train_jobs.config import JobConfig

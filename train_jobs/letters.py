@@ -16,15 +16,15 @@ from failsoft.health.clock import Clock
 from failsoft.health.ledger import Event, Side, read_ledger
 from failsoft.models.corpus import Utterance
 from failsoft.training.batches import GlobalBatches
-from failsoft.training.checkpoint import deliver_here
-from failsoft.training.fingerprints import device_of
-from failsoft.training.letterbook import LETTERS_FOLDER, LetterBook, read_letter_book
+from failsoft.training.checkpoints.checkpoint import deliver_here
+from failsoft.training.letters.fingerprints import device_of
+from failsoft.training.letters.letterbook import LETTERS_FOLDER, LetterBook, read_letter_book
+from failsoft.training.letters.rebuild import LoopRebuild
+from failsoft.training.letters.replay import Replay, Replayer
+from failsoft.training.letters.requeue import RequeueEntry, append_requeue, read_requeue
 from failsoft.training.loop import Task, TrainLoop
 from failsoft.training.progress import PositionMark, read_progress
 from failsoft.training.ranks import SoloRank
-from failsoft.training.rebuild import LoopRebuild
-from failsoft.training.replay import Replay, Replayer
-from failsoft.training.requeue import RequeueEntry, append_requeue, read_requeue
 from train_jobs.build import build_loop
 from train_jobs.config import JobConfig
 from train_jobs.workload import IntentNerTask, Workload, read_utterances, read_workload
@@ -67,7 +67,7 @@ class JobLetters:
         if not self.is_known:
             raise ArtifactMissingError(
                 f"run {self.run!r} in {self.home.runs} is no run of failsoft train, so it can't be built again from "
-                "here; replay it from its own code with failsoft.training.replay.Replayer"
+                "here; replay it from its own code with failsoft.training.letters.replay.Replayer"
             )
         return read_workload(self._config(gpu=False))
 

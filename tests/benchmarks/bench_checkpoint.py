@@ -28,11 +28,11 @@ from torch.optim import AdamW
 from failsoft.artifacts.store import ArtifactStore
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Ledger, Side
-from failsoft.training.checkpoint import Checkpoints
+from failsoft.training.checkpoints.checkpoint import Checkpoints
+from failsoft.training.checkpoints.retention import Last
+from failsoft.training.checkpoints.writer import CheckpointWriter, writer_behind
 from failsoft.training.ranks import SoloRank
-from failsoft.training.retention import Last
 from failsoft.training.state import TrainingState, flatten
-from failsoft.training.writer import CheckpointWriter, writer_behind
 from tests.benchmarks.guarded_loops import Size, network
 from tests.benchmarks.measuring import CONTROL, Timings
 from tests.benchmarks.outcome import Outcome

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from failsoft.training.snapshot import RamSnapshots
+from failsoft.training.snapshots.snapshot import RamSnapshots
 from failsoft.training.state import TrainingState, flatten
 from tests.benchmarks.measuring import Contender, Timings, interleave
 from tests.benchmarks.outcome import Outcome

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Ledger, Side
-from failsoft.training.checkpoint import Deliver
+from failsoft.training.checkpoints.checkpoint import Deliver
 from failsoft.training.loop import TrainLoop
 from failsoft.training.ranks import Ranks
 from tests.drills.toy_job import ToyJob, build_toy

@@ -14,8 +14,8 @@ from pathlib import Path
 from failsoft.artifacts import store as module
 from failsoft.artifacts.store import ArtifactStore
 from failsoft.health.clock import SystemClock
-from failsoft.training.retention import Last, to_plain
-from failsoft.training.writer_order import Order, carry_out
+from failsoft.training.checkpoints.retention import Last, to_plain
+from failsoft.training.checkpoints.writer_order import Order, carry_out
 
 TENSORS_BYTES, SCALARS_BYTES = 300_000, 2_000
 

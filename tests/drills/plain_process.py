@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from failsoft.errors import PreemptedError
-from failsoft.training.agreement import NoticedRanks
 from failsoft.training.loop import LoopPlan, TrainLoop
-from failsoft.training.notice import EXIT_PREEMPTED, Notice, listening, stay_through_notices
 from failsoft.training.ranks import SoloRank
+from failsoft.training.survival.agreement import NoticedRanks
+from failsoft.training.survival.notice import EXIT_PREEMPTED, Notice, listening, stay_through_notices
 from tests.drills.troubled_job import TOTAL_BATCHES
 from tests.training.toys import toy_data, toy_loop
 

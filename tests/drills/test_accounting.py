@@ -9,10 +9,10 @@ import pytest
 from failsoft.health.clock import SystemClock
 from failsoft.health.faults import Fault, FaultKind, FaultPlan
 from failsoft.health.ledger import read_ledger
-from failsoft.training.exactness import Fate, verify
+from failsoft.training.accounting.exactness import Fate, verify
+from failsoft.training.accounting.stretches import Part
+from failsoft.training.accounting.whereabouts import whereabouts
 from failsoft.training.ray_train import RaySettings, run_attempt
-from failsoft.training.stretches import Part
-from failsoft.training.whereabouts import whereabouts
 from tests.drills.accounted_job import build_accounted
 from tests.drills.toy_job import ToyJob
 

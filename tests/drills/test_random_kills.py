@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from failsoft.health.clock import SystemClock
-from failsoft.training.exactness import Fate, verify
+from failsoft.training.accounting.exactness import Fate, verify
 from failsoft.training.progress import PositionMark
 from tests.conftest import ROOT
 from tests.drills.recorded_toy import TOTAL

@@ -13,9 +13,9 @@ import pytest
 from failsoft.artifacts.store import ArtifactStore
 from failsoft.errors import ArtifactError
 from failsoft.health.clock import SystemClock
-from failsoft.training.checkpoint import newest_healthy
-from failsoft.training.retention import Last
-from failsoft.training.writer_order import Order, carry_out
+from failsoft.training.checkpoints.checkpoint import newest_healthy
+from failsoft.training.checkpoints.retention import Last
+from failsoft.training.checkpoints.writer_order import Order, carry_out
 from tests.conftest import ROOT
 from tests.drills.ckpt_victim import SCALARS_BYTES, TENSORS_BYTES, content
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from failsoft.training.watch_policy import WatchPolicy
+from failsoft.training.survival.watch_policy import WatchPolicy
 from tests.drills.troubled_job import TroubledJob
 from tests.drills.troubled_run import attempt, final_digest, told
 

@@ -13,7 +13,7 @@ from failsoft.artifacts.store import ArtifactStore
 from failsoft.health.clock import SystemClock
 from failsoft.health.faults import Fault, FaultKind, FaultPlan, burst
 from failsoft.health.ledger import read_ledger
-from failsoft.training.checkpoint import newest_healthy
+from failsoft.training.checkpoints.checkpoint import newest_healthy
 from failsoft.training.ray_train import RaySettings, run_attempt
 from failsoft.training.summary import RunSummary, summarise
 from tests.drills.toy_job import ToyJob, build_toy

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from failsoft.training.notice import EXIT_PREEMPTED, drop_notice, withdraw_notice
+from failsoft.training.survival.notice import EXIT_PREEMPTED, drop_notice, withdraw_notice
 from tests.conftest import ROOT
 from tests.drills.troubled_job import TOTAL_BATCHES, TroubledJob
 from tests.drills.troubled_run import attempt, final_digest, told

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from failsoft.health.faults import FaultPlan
-from failsoft.training.checkpoint import Deliver
+from failsoft.training.checkpoints.checkpoint import Deliver
 from failsoft.training.loop import LoopPlan, TrainLoop
 from failsoft.training.ranks import Ranks
 from tests.training.toys import toy_loop, written_behind

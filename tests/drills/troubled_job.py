@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from failsoft.training.checkpoint import Deliver
+from failsoft.training.checkpoints.checkpoint import Deliver
 from failsoft.training.loop import LoopPlan, Task, TrainLoop
 from failsoft.training.ranks import Ranks
-from failsoft.training.watchdog import Watchdog
+from failsoft.training.survival.watchdog import Watchdog
 from tests.training.toys import toy_loop
 
 TOTAL_BATCHES = 60

@@ -7,9 +7,9 @@ from pathlib import Path
 from failsoft.artifacts.store import ArtifactStore
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Event, read_ledger
-from failsoft.training.checkpoint import newest_healthy
+from failsoft.training.checkpoints.checkpoint import newest_healthy
 from failsoft.training.ray_train import RaySettings, run_attempt
-from failsoft.training.watch_policy import WatchPolicy
+from failsoft.training.survival.watch_policy import WatchPolicy
 from tests.drills.troubled_job import TOTAL_BATCHES, TroubledJob, build_troubled
 
 WATCH = WatchPolicy(step_s=6.0, tick_s=0.2)

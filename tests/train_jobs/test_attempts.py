@@ -12,7 +12,7 @@ from failsoft.errors import NoProgressError, TrainingError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.clock import ManualClock
 from failsoft.health.ledger import Ledger, Side, read_ledger
-from failsoft.training.supervise import RestartPolicy
+from failsoft.training.survival.supervise import RestartPolicy
 from train_jobs.attempts import Attempts
 
 POLICY = RestartPolicy(backoff=BackoffPolicy(jitter_fraction=0.0))

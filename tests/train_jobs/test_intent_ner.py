@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from failsoft.errors import ConfigError
-from failsoft.training.checkpoint import deliver_here
+from failsoft.training.checkpoints.checkpoint import deliver_here
 from failsoft.training.escalation import Poisoned
 from failsoft.training.ranks import SoloRank
-from failsoft.training.snapshot_place import SnapshotPlace
+from failsoft.training.snapshots.snapshot_place import SnapshotPlace
 from tests.conftest import ROOT
 from train_jobs.build import build_loop
 from train_jobs.config import JobConfig

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from failsoft.errors import ConfigError
-from failsoft.training.driver_lock import sole_driver
+from failsoft.training.checkpoints.driver_lock import sole_driver
 from failsoft.training.progress import PROGRESS_NAME
 from train_jobs.config import JobConfig
 from train_jobs.job import run_job

@@ -13,8 +13,8 @@ from failsoft.errors import NoProgressError, PreemptedError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.clock import ManualClock
 from failsoft.health.ledger import Event, Ledger, Side, read_ledger
-from failsoft.training.notice import drop_notice
-from failsoft.training.supervise import RestartPolicy
+from failsoft.training.survival.notice import drop_notice
+from failsoft.training.survival.supervise import RestartPolicy
 from train_jobs.attempts import Attempts
 
 POLICY = RestartPolicy(backoff=BackoffPolicy(jitter_fraction=0.0))

@@ -15,8 +15,8 @@ from failsoft.cli.app import app
 from failsoft.errors import ConfigError
 from failsoft.health.clock import ManualClock
 from failsoft.health.faults import Fault, FaultKind, FaultPlan, burst
-from failsoft.training.checkpoint import deliver_here
-from failsoft.training.diagnosis import Cause
+from failsoft.training.checkpoints.checkpoint import deliver_here
+from failsoft.training.letters.diagnosis import Cause
 from failsoft.training.ranks import SoloRank
 from train_jobs.build import build_loop
 from train_jobs.config import JobConfig, Preset

@@ -20,8 +20,8 @@ from failsoft.training.breaker import Breaker, BreakerPolicy
 from failsoft.training.guard import GuardPolicy, StepGuard
 from failsoft.training.loop import LoopPlan, Poisoned, TrainLoop
 from failsoft.training.ranks import Ranks, SoloRank
-from failsoft.training.snapshot import SnapshotPolicy
-from failsoft.training.snapshot_place import SnapshotPlace
+from failsoft.training.snapshots.snapshot import SnapshotPolicy
+from failsoft.training.snapshots.snapshot_place import SnapshotPlace
 from failsoft.training.state import TrainingState
 from tests.training.toys import toy_loop
 

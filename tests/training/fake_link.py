@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from failsoft.health.clock import ManualClock
-from failsoft.training.writer_link import Message
+from failsoft.training.checkpoints.writer_link import Message
 
 WRITTEN: Message = {"say": "written", "bytes": 10, "removed": [], "unpruned": "", "took_s": 0.5}
 BEAT: Message = {"say": "beat"}

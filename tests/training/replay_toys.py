@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from failsoft.health.faults import FaultPlan
 from failsoft.health.ledger import read_ledger
 from failsoft.training.guard import GuardPolicy, StepGuard
-from failsoft.training.letterbook import read_letter_book
+from failsoft.training.letters.letterbook import read_letter_book
+from failsoft.training.letters.rebuild import LoopRebuild
+from failsoft.training.letters.replay import Replay, Replayer
 from failsoft.training.loop import LoopPlan, Task, TrainLoop
-from failsoft.training.rebuild import LoopRebuild
-from failsoft.training.replay import Replay, Replayer
 from tests.training.toys import ToyTask, toy_loop, toy_model
 
 

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from failsoft.errors import NoSnapshotError
 from failsoft.training.ranks import ranks_here
-from failsoft.training.snapshot import RamSnapshots, SnapshotPolicy
-from failsoft.training.snapshot_place import SnapshotPlace
+from failsoft.training.snapshots.snapshot import RamSnapshots, SnapshotPolicy
+from failsoft.training.snapshots.snapshot_place import SnapshotPlace
 from failsoft.training.state import TrainingState, flatten
 from tests.training.toys import same, toy_data, toy_model
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from failsoft.health.clock import ManualClock
 from failsoft.health.faults import Fault, FaultKind, FaultPlan, burst
 from failsoft.health.ledger import Ledger, Side, read_ledger
+from failsoft.training.accounting.exactness import Fate, verify
+from failsoft.training.accounting.goodput import Account, account
+from failsoft.training.accounting.stretches import Part
 from failsoft.training.batches import GlobalBatches
-from failsoft.training.exactness import Fate, verify
-from failsoft.training.goodput import Account, account
+from failsoft.training.letters.requeue import append_requeue
 from failsoft.training.loop import Poisoned
 from failsoft.training.progress import PositionMark
-from failsoft.training.requeue import append_requeue
-from failsoft.training.stretches import Part
 from tests.training.diary_loop import Death, DiaryTask, Setting, diary_loop, group_life
 
 ALL = Setting(batches=GlobalBatches(num_samples=50, global_batch=4, seed=2), total=39, every=5, record=True)

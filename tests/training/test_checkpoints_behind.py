@@ -11,11 +11,11 @@ from failsoft.errors import TrainingError
 from failsoft.health.clock import ManualClock
 from failsoft.health.faults import Fault, FaultKind, FaultPlan
 from failsoft.health.ledger import read_ledger
-from failsoft.training.checkpoint import newest_healthy
+from failsoft.training.checkpoints.checkpoint import newest_healthy
+from failsoft.training.checkpoints.writer import CheckpointWriter
+from failsoft.training.checkpoints.writer_link import Message
+from failsoft.training.checkpoints.writer_policy import WriterPolicy
 from failsoft.training.loop import LoopPlan, TrainLoop
-from failsoft.training.writer import CheckpointWriter
-from failsoft.training.writer_link import Message
-from failsoft.training.writer_policy import WriterPolicy
 from tests.training.fake_link import FakeLink, refused
 from tests.training.test_loop import die_at, event, kinds
 from tests.training.toys import same, toy_loop, weights_of, written_behind

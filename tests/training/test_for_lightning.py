@@ -19,10 +19,10 @@ from failsoft.health.faults import FaultKind
 from failsoft.health.ledger import read_ledger
 from failsoft.health.monitor import HealthPolicy
 from failsoft.training.breaker import BreakerPolicy
-from failsoft.training.deadletters import UNDONE, read_dead_letters
 from failsoft.training.faulty import strike_loss
 from failsoft.training.for_lightning import GuardCallback
 from failsoft.training.guard import GuardPolicy, Refusal
+from failsoft.training.letters.deadletters import UNDONE, read_dead_letters
 from failsoft.training.relief import ReliefPolicy
 from failsoft.training.spikes import SpikePolicy
 from tests.training.toys import same, toy_model, weights_of

@@ -20,9 +20,9 @@ from failsoft.health.ledger import read_ledger
 from failsoft.health.monitor import HealthPolicy
 from failsoft.training.breaker import BreakerPolicy
 from failsoft.training.companion import GuardOptions
-from failsoft.training.deadletters import UNDONE, read_dead_letters
 from failsoft.training.for_transformers import GuardedTrainer, GuardMixin
 from failsoft.training.guard import GuardPolicy, Refusal
+from failsoft.training.letters.deadletters import UNDONE, read_dead_letters
 from failsoft.training.relief import ReliefPolicy
 from failsoft.training.spikes import SpikePolicy
 from tests.training.toys import same, weights_of

@@ -9,10 +9,10 @@ import torch
 from failsoft.artifacts.store import ArtifactStore
 from failsoft.health.clock import ManualClock
 from failsoft.health.ledger import Ledger, Side
-from failsoft.training.checkpoint import Checkpoints
+from failsoft.training.checkpoints.checkpoint import Checkpoints
 from failsoft.training.guard import Refusal, StepGuard
 from failsoft.training.ranks import Ranks
-from failsoft.training.snapshot import RamSnapshots
+from failsoft.training.snapshots.snapshot import RamSnapshots
 from failsoft.training.state import TrainingState
 from tests.training.toys import same, toy_data, toy_model, weights_of
 

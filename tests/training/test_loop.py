@@ -9,7 +9,7 @@ import torch
 from failsoft.errors import DropRateError, IncompatibleArtifactError, TrainingError
 from failsoft.health.faults import Fault, FaultKind, FaultPlan, burst
 from failsoft.health.ledger import Event, read_ledger
-from failsoft.training.deadletters import read_dead_letters
+from failsoft.training.letters.deadletters import read_dead_letters
 from failsoft.training.loop import LoopPlan, TrainLoop
 from failsoft.training.progress import Phase, read_progress
 from failsoft.training.summary import summarise

@@ -14,8 +14,8 @@ from failsoft.errors import NoProgressError
 from failsoft.health.faults import FaultKind, FaultPlan, burst
 from failsoft.health.ledger import Event, read_ledger
 from failsoft.training.course import Course
-from failsoft.training.deadletters import read_dead_letters
 from failsoft.training.guard import StepOutcome
+from failsoft.training.letters.deadletters import read_dead_letters
 from failsoft.training.loop import LoopPlan, Poisoned, TrainLoop
 from failsoft.training.summary import RunSummary, summarise
 from tests.training.test_loop import Death, die_at, nan_at

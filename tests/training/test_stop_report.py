@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from failsoft.errors import DropRateError, TrainingError
 from failsoft.health.faults import Fault, FaultKind, FaultPlan, burst
-from failsoft.training.letter import UNDONE, DeadLetter
+from failsoft.training.letters.letter import UNDONE, DeadLetter
 from failsoft.training.loop import LoopPlan
 from failsoft.training.stop_report import report_of, source_shares
 from tests.training.toys import ToyTask, toy_loop

@@ -9,7 +9,7 @@ from typing import Any
 
 from failsoft.health.faults import Fault, FaultKind, FaultPlan, burst
 from failsoft.health.ledger import read_ledger
-from failsoft.training.deadletters import read_dead_letters
+from failsoft.training.letters.deadletters import read_dead_letters
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 240

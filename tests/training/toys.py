@@ -15,13 +15,13 @@ from failsoft.health.faults import FaultPlan
 from failsoft.health.ledger import Ledger, Side
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.breaker import Breaker, BreakerPolicy
-from failsoft.training.checkpoint import Checkpoints, Deliver, deliver_here
+from failsoft.training.checkpoints.checkpoint import Checkpoints, Deliver, deliver_here
+from failsoft.training.checkpoints.writer import CheckpointWriter, writer_behind
 from failsoft.training.chronicle import Desk
 from failsoft.training.guard import StepGuard
 from failsoft.training.loop import LoopPlan, TrainLoop
 from failsoft.training.ranks import Ranks, SoloRank
 from failsoft.training.state import TrainingState, model_tensors
-from failsoft.training.writer import CheckpointWriter, writer_behind
 
 SAMPLES = 64
 

@@ -13,7 +13,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from failsoft.artifacts.store import Artifact
-    from failsoft.training.inspection import Change, Difference, Finding
+    from failsoft.training.checkpoints.inspection import Change, Difference, Finding
 
 _MAX_NAMES = 12
 

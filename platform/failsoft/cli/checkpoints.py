@@ -35,7 +35,7 @@ def _shelf(run: str, home: Home) -> ArtifactStore:
 @ckpt.command()
 def ls(run: RunArgument, json_: JsonOption = False, home: HomeOption = None) -> None:
     """List checkpoints, oldest first by their own position; bytes are not read (see verify)."""
-    from failsoft.training.inspection import ordered, size_bytes
+    from failsoft.training.checkpoints.inspection import ordered, size_bytes
 
     there = ordered(_shelf(run, Home.find(home)))
     if json_:
@@ -52,7 +52,7 @@ def ls(run: RunArgument, json_: JsonOption = False, home: HomeOption = None) -> 
 @ckpt.command()
 def verify(run: RunArgument, json_: JsonOption = False, home: HomeOption = None) -> None:
     """Read every byte of every checkpoint and compare it with its digest. Exit code 2 when one is damaged."""
-    from failsoft.training.inspection import verify_all
+    from failsoft.training.checkpoints.inspection import verify_all
 
     findings = verify_all(_shelf(run, Home.find(home)))
     damaged = [finding for finding in findings if finding.damage is not None]
@@ -72,7 +72,7 @@ def show(
     home: HomeOption = None,
 ) -> None:
     """Say what one checkpoint holds: where the run stood, its parts and sizes, what made it."""
-    from failsoft.training.inspection import described, find
+    from failsoft.training.checkpoints.inspection import described, find
 
     told = described(find(_shelf(run, Home.find(home)), which))
     if json_:
@@ -91,7 +91,7 @@ def diff(
     home: HomeOption = None,
 ) -> None:
     """Say what two checkpoints differ in: tensors on one side only, shapes, how far each part moved, small values."""
-    from failsoft.training.inspection import difference, find
+    from failsoft.training.checkpoints.inspection import difference, find
 
     store = _shelf(run, Home.find(home))
     found = difference(find(store, a), find(store, b))
@@ -115,7 +115,7 @@ def prune(
     home: HomeOption = None,
 ) -> None:
     """Name the checkpoints that no rule keeps, and remove them with --yes. The newest healthy one always stays."""
-    from failsoft.training.retention import Best, Every, Last, Shelved, removable
+    from failsoft.training.checkpoints.retention import Best, Every, Last, Shelved, removable
 
     store = _shelf(run, Home.find(home))
     rules: list[Any] = [Last(count=last)]

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from failsoft.cli.run_tables import seconds
 from failsoft.errors import ConfigError
-from failsoft.training.goodput import Account
-from failsoft.training.stretches import Part
+from failsoft.training.accounting.goodput import Account
+from failsoft.training.accounting.stretches import Part
 
 _COLOURS = {
     Part.PRODUCTIVE: "#2f7d4f",

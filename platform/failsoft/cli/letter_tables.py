@@ -13,9 +13,9 @@ from failsoft.cli.run_tables import age
 
 if TYPE_CHECKING:
     from failsoft.models.corpus import Utterance
-    from failsoft.training.letter import DeadLetter
-    from failsoft.training.letterbook import Burst
-    from failsoft.training.replay import Replay
+    from failsoft.training.letters.letter import DeadLetter
+    from failsoft.training.letters.letterbook import Burst
+    from failsoft.training.letters.replay import Replay
 
 _FOLDED_ABOVE = 3
 _TEXT = 100

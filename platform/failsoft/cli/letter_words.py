@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from failsoft.training.replay import Replay
+    from failsoft.training.letters.replay import Replay
 
 _NAMED = 16
 
@@ -26,7 +26,7 @@ def _blamed(found: Replay) -> list[str]:
 
 
 def _next(run: str, found: Replay) -> str:
-    from failsoft.training.diagnosis import Cause
+    from failsoft.training.letters.diagnosis import Cause
 
     look = f"failsoft dlq show {run} {found.position}"
     again = f"failsoft dlq requeue {run} {found.position}"

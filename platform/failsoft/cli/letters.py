@@ -16,7 +16,7 @@ from failsoft.errors import ArtifactMissingError, ConfigError
 from failsoft.health.clock import SystemClock
 
 if TYPE_CHECKING:
-    from failsoft.training.letterbook import LetterBook
+    from failsoft.training.letters.letterbook import LetterBook
     from train_jobs.letters import JobLetters
 
 dlq = typer.Typer(
@@ -39,7 +39,7 @@ def ls(
     home: HomeOption = None,
 ) -> None:
     """List dead batches by position; those in a row stand together."""
-    from failsoft.training.letterbook import bursts
+    from failsoft.training.letters.letterbook import bursts
 
     place = Home.find(home)
     name = _run(place, run)
@@ -206,7 +206,7 @@ def _job_and_positions(place: Home, where: list[str], *, most: int | None = None
 
 
 def _book(place: Home, run: str) -> tuple[LetterBook, dict[int, str]]:
-    from failsoft.training.letterbook import LETTERS_FOLDER, read_letter_book
+    from failsoft.training.letters.letterbook import LETTERS_FOLDER, read_letter_book
 
     book = read_letter_book(place.run(run) / LETTERS_FOLDER)
     return book, _states(book, place.run(run))
@@ -214,7 +214,7 @@ def _book(place: Home, run: str) -> tuple[LetterBook, dict[int, str]]:
 
 def _states(book: LetterBook, run_folder: Path) -> dict[int, str]:
     """What became of dead batches since, by position."""
-    from failsoft.training.requeue import read_requeue
+    from failsoft.training.letters.requeue import read_requeue
 
     overtaken = {letter.position: "met again after a restart" for letter in book.overtaken}
     requeued = {

@@ -22,8 +22,8 @@ def plan(
     """How often to checkpoint: the interval that wastes least (Young/Daly), checked by a small simulation."""
     from failsoft.cli.plan_words import as_json, in_words, trial_table
     from failsoft.durations import parse_duration_s
-    from failsoft.training.cadence import Setting
-    from failsoft.training.cadence_trial import side_by_side
+    from failsoft.training.checkpoints.cadence import Setting
+    from failsoft.training.checkpoints.cadence_trial import side_by_side
 
     setting = Setting(
         node_mtbf_s=parse_duration_s(mtbf),

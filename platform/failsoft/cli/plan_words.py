@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.table import Table
 
-from failsoft.training.cadence import Setting, daly_s
-from failsoft.training.cadence_trial import Trial
+from failsoft.training.checkpoints.cadence import Setting, daly_s
+from failsoft.training.checkpoints.cadence_trial import Trial
 
 _UNITS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0))
 

@@ -28,7 +28,7 @@ def preempt(
     Slurm: --signal=B:USR1@60, and in the script: trap 'failsoft preempt RUN --wait 50; scontrol requeue $JOB' USR1.
     Kubernetes: a preStop hook that runs failsoft preempt RUN --wait 25.
     """
-    from failsoft.training.notice import drop_notice
+    from failsoft.training.survival.notice import drop_notice
 
     if not wait >= 0.0:
         raise ConfigError(f"--wait is {wait}; use 0 or more seconds")

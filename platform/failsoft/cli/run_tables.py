@@ -12,9 +12,9 @@ from failsoft.cli.plan_words import duration
 
 if TYPE_CHECKING:
     from failsoft.health.ledger import Event
-    from failsoft.training.exactness import Verification
-    from failsoft.training.goodput import Account, Incident
-    from failsoft.training.whereabouts import Whereabouts
+    from failsoft.training.accounting.exactness import Verification
+    from failsoft.training.accounting.goodput import Account, Incident
+    from failsoft.training.accounting.whereabouts import Whereabouts
 
 
 def runs(looks: Sequence[Whereabouts]) -> Table:

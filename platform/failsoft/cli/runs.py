@@ -28,7 +28,7 @@ def runs(
     home: HomeOption = None,
 ) -> None:
     """List the training runs: where each stands, what it went through, how old its last word is."""
-    from failsoft.training.whereabouts import all_whereabouts, whereabouts
+    from failsoft.training.accounting.whereabouts import all_whereabouts, whereabouts
 
     place, now_s = Home.find(home), SystemClock().wall_s()
     events = read_ledger(place.ledger).events
@@ -59,8 +59,8 @@ def goodput(
     home: HomeOption = None,
 ) -> None:
     """Say where a run's time went: productive, lost, stalled, and each restart by its parts. They add up."""
-    from failsoft.training.goodput import as_metrics
-    from failsoft.training.whereabouts import whereabouts
+    from failsoft.training.accounting.goodput import as_metrics
+    from failsoft.training.accounting.whereabouts import whereabouts
 
     place = Home.find(home)
     events: tuple[Event, ...] = read_ledger(place.ledger).events
@@ -86,7 +86,7 @@ def verify(
     home: HomeOption = None,
 ) -> None:
     """Prove that a run lost no sample and saw none twice, from its own record. Exit code 2 when it did."""
-    from failsoft.training.exactness import verify as judge
+    from failsoft.training.accounting.exactness import verify as judge
 
     found = judge(_folder(Home.find(home), run), max_ids=ids)
     if json_:

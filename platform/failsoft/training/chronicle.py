@@ -12,17 +12,17 @@ from failsoft.health.clock import Clock
 from failsoft.health.faults import Fault, FaultPlan
 from failsoft.health.ledger import Ledger
 from failsoft.health.lifecycle import Move
+from failsoft.training.accounting.consumed import ConsumedRecord
 from failsoft.training.breaker import Breaker, RunState, rate_in_words
-from failsoft.training.checkpoint import Restored
-from failsoft.training.consumed import ConsumedRecord
+from failsoft.training.checkpoints.checkpoint import Restored
 from failsoft.training.course import Course
-from failsoft.training.deadletters import LetterPolicy
 from failsoft.training.escalation import Remedy
 from failsoft.training.guard import StepOutcome
-from failsoft.training.letter_office import LetterOffice
+from failsoft.training.letters.deadletters import LetterPolicy
+from failsoft.training.letters.letter_office import LetterOffice
 from failsoft.training.progress import Phase, PositionMark, Progress, ProgressFile, read_progress
 from failsoft.training.ranks import Ranks
-from failsoft.training.snapshot import RamSnapshots
+from failsoft.training.snapshots.snapshot import RamSnapshots
 from failsoft.training.state import TrainingState
 
 _LOSS_MEMORY = 0.95

@@ -21,10 +21,10 @@ from failsoft.health.ledger import Ledger, Side
 from failsoft.training.breaker import Advice, Breaker, BreakerPolicy, RunState
 from failsoft.training.escalation import Remedy
 from failsoft.training.guard import GuardPolicy, StepGuard, StepOutcome
-from failsoft.training.letter_office import LetterOffice
+from failsoft.training.letters.letter_office import LetterOffice
 from failsoft.training.ranks import any_rank
 from failsoft.training.rng import capture_rng, restore_rng
-from failsoft.training.snapshot import RamSnapshots
+from failsoft.training.snapshots.snapshot import RamSnapshots
 from failsoft.training.state import TrainingState
 
 SampleIds = Tensor | Sequence[int]

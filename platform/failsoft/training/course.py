@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from failsoft.errors import ConfigError
 from failsoft.training.batches import GlobalBatches
+from failsoft.training.letters.requeue import read_requeue
 from failsoft.training.ranks import Ranks, from_rank_zero
-from failsoft.training.requeue import read_requeue
 
 
 @dataclass(frozen=True, kw_only=True)

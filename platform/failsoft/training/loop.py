@@ -18,24 +18,24 @@ from failsoft.errors import (
 from failsoft.health.faults import FaultKind
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.breaker import Advice, Breaker, RunState
-from failsoft.training.checkpoint import Checkpoints, identity_digest
+from failsoft.training.checkpoints.checkpoint import Checkpoints, identity_digest
 from failsoft.training.chronicle import Chronicle, Desk
 from failsoft.training.course import Course
-from failsoft.training.deadletters import read_dead_letters
 from failsoft.training.escalation import Poisoned
 from failsoft.training.faulty import kill_self, strike_loss
 from failsoft.training.guard import StepGuard, StepOutcome
-from failsoft.training.leaving import save_and_leave
-from failsoft.training.letter_office import LetterOffice
+from failsoft.training.letters.deadletters import read_dead_letters
+from failsoft.training.letters.letter_office import LetterOffice
 from failsoft.training.loop_plan import LoopPlan, Task
 from failsoft.training.ranks import any_rank
 from failsoft.training.recovery import Recovery
 from failsoft.training.samples import SampleCount
-from failsoft.training.snapshot import RamSnapshots
+from failsoft.training.snapshots.snapshot import RamSnapshots
 from failsoft.training.state import TrainingState
 from failsoft.training.stop_report import REPORT_TEXT, StopReport, report_of
-from failsoft.training.watch_policy import WatchPhase
-from failsoft.training.watchdog import NoWatch, Watch
+from failsoft.training.survival.leaving import save_and_leave
+from failsoft.training.survival.watch_policy import WatchPhase
+from failsoft.training.survival.watchdog import NoWatch, Watch
 
 __all__ = ["LoopPlan", "Poisoned", "Task", "TrainLoop"]
 

@@ -10,16 +10,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from failsoft.errors import ConfigError
-from failsoft.training.cadence import Cadence
+from failsoft.training.checkpoints.cadence import Cadence
 from failsoft.training.escalation import Poisoned
-from failsoft.training.snapshot import SnapshotPolicy
+from failsoft.training.snapshots.snapshot import SnapshotPolicy
 
 
 class Task(Protocol):
     """What is learnt.
 
-    A task may do more: ``sources(indices)`` (:class:`failsoft.training.circumstances.KnowsSources`) names shards or
-    files for reports, ``take_skipped()`` (:class:`failsoft.training.samples.Skips`) tells samples that it left out.
+    A task may do more: ``sources(indices)`` (:class:`failsoft.training.letters.circumstances.KnowsSources`) names
+    shards or files for reports, ``take_skipped()`` (:class:`failsoft.training.samples.Skips`) tells samples that it
+    left out.
     """
 
     def loss(self, indices: NDArray[np.int64]) -> Tensor:

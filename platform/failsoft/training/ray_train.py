@@ -26,14 +26,14 @@ from ray.train.v2.api.exceptions import WorkerGroupError
 from failsoft.errors import ConfigError, TrainingError
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Ledger, Side
-from failsoft.training.checkpoint import Deliver
-from failsoft.training.fabric import FabricConfig, check_environment
+from failsoft.training.checkpoints.checkpoint import Deliver
 from failsoft.training.loop import TrainLoop
-from failsoft.training.notice import NoticePolicy, Word
 from failsoft.training.progress import PositionMark
 from failsoft.training.ranks import Ranks, ranks_here
-from failsoft.training.station import Orders, Station, prepare, watched
-from failsoft.training.watch_policy import Stillness, WatchPolicy
+from failsoft.training.survival.fabric import FabricConfig, check_environment
+from failsoft.training.survival.notice import NoticePolicy, Word
+from failsoft.training.survival.station import Orders, Station, prepare, watched
+from failsoft.training.survival.watch_policy import Stillness, WatchPolicy
 
 Build = Callable[[Any, Ranks, Deliver], TrainLoop]
 """Makes this rank's loop from the job's config; importable by name on every worker."""

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from failsoft.training.breaker import Breaker, RunState
-from failsoft.training.checkpoint import Checkpoints
+from failsoft.training.checkpoints.checkpoint import Checkpoints
+from failsoft.training.checkpoints.inspection import position_of
 from failsoft.training.chronicle import Chronicle, WayBack
 from failsoft.training.course import Course
 from failsoft.training.escalation import Poisoned, Remedy
 from failsoft.training.guard import StepGuard
-from failsoft.training.inspection import position_of
-from failsoft.training.snapshot import RamSnapshots
+from failsoft.training.snapshots.snapshot import RamSnapshots
 from failsoft.training.state import TrainingState
 
 

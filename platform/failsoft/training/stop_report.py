@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from failsoft.artifacts.store import write_durably
 from failsoft.health.sequential import binomial_tail
-from failsoft.training.circumstances import KnowsSources
-from failsoft.training.letter import DeadLetter
-from failsoft.training.trials import FOREIGN
+from failsoft.training.letters.circumstances import KnowsSources
+from failsoft.training.letters.letter import DeadLetter
+from failsoft.training.letters.trials import FOREIGN
 
 REPORT_JSON = "stop_report.json"
 REPORT_TEXT = "stop_report.txt"
@@ -121,7 +121,7 @@ def report_of(letters: Iterable[DeadLetter], *, task: object, num_samples: int) 
 
     Args:
         letters: of all ranks.
-        task: asked for sources, where it knows them (:class:`failsoft.training.circumstances.KnowsSources`).
+        task: asked for sources, where it knows them (:class:`failsoft.training.letters.circumstances.KnowsSources`).
         num_samples: of the corpus; indices count from 0. The task is not asked about others, which a damaged letter may
             hold: its error would take the place of the stop that is to be explained.
     """

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from failsoft.health.ledger import Event, Side
-from failsoft.training.goodput import account
-from failsoft.training.stretches import SUPERVISOR
+from failsoft.training.accounting.goodput import account
+from failsoft.training.accounting.stretches import SUPERVISOR
 
 __all__ = ["SUPERVISOR", "RunSummary", "summarise"]
 
@@ -37,7 +37,7 @@ class RunSummary:
     ettr: float | None = None
     """Productive time over wall time, 0..1; None before any time has passed."""
     parts_s: Mapping[str, float | None] = field(default_factory=dict)
-    """Where the wall time went, as :mod:`failsoft.training.goodput` defines its parts; None: not known."""
+    """Where the wall time went, as :mod:`failsoft.training.accounting.goodput` defines its parts; None: not known."""
 
     @property
     def dropped_fraction(self) -> float | None:

@@ -1,0 +1,133 @@
+"""What became of the batches before a dead one: applied, refused, or taken back, as the run itself met them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from failsoft.health.json_object import is_finite
+from failsoft.health.ledger import Event
+from failsoft.training.checkpoints.checkpoint import identity_digest, versions
+from failsoft.training.letters.letter import DeadLetter
+from failsoft.training.letters.letterbook import LetterBook
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollback:
+    """One rollback of a run: at ``at`` it took back everything from ``since`` on."""
+
+    since: int
+    """Position of the snapshot."""
+    at: int
+    """The run's position when it rolled back; the next batch that it met."""
+    rate_factor: float | None = None
+    """Share of the learning rate that the run went on with; None when the ledger doesn't say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """The refusals and rollbacks of a run, without what a restart undid."""
+
+    refused: dict[int, DeadLetter] = field(default_factory=dict)
+    """A letter of each refused batch, by position."""
+    rollbacks: tuple[Rollback, ...] = ()
+
+    def rate_factor_at(self, position: int) -> float | None:
+        """What the learning rate was lowered to when the run rolled back to go on at ``position``; None: not at all."""
+        factors = [one.rate_factor for one in self.rollbacks if one.at == position and one.rate_factor is not None]
+        return factors[-1] if factors else None
+
+    def undone_before(self, position: int) -> frozenset[int]:
+        """Batches of which the state had no trace left when the batch at ``position`` was met."""
+        past = (rollback for rollback in self.rollbacks if rollback.at <= position)
+        return frozenset(undone for rollback in past for undone in range(rollback.since, rollback.at))
+
+
+def history_of(book: LetterBook, events: Iterable[Event] = ()) -> History:
+    """The history of a run.
+
+    Args:
+        book: its dead letters.
+        events: of this run, in order; without them rollbacks are known by the batches that they took back.
+    """
+    refused = {letter.position: letter for letter in reversed(book.letters) if letter.refused}
+    told = _rollbacks_told(events)
+    known = {rollback.at for rollback in told}
+    from_letters = [rollback for rollback in _rollbacks_by_letters(book.letters) if rollback.at not in known]
+    return History(refused=refused, rollbacks=tuple(sorted([*told, *from_letters], key=lambda one: one.at)))
+
+
+def changes_since(
+    events: Iterable[Event], letters: Sequence[DeadLetter], identity: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """What the record of a refused batch says otherwise than this process does now; empty without a record.
+
+    Args:
+        events: of this run.
+        letters: of the batch.
+        identity: what the run is about, as it would be built now.
+    """
+    records = [_record_of(event) for event in events if _is_of(event, letters)]
+    if not records:
+        return ()
+    then, found = records[-1], list[str]()
+    if then.get("config_digest") not in {None, "", identity_digest(identity)}:
+        found.append("the run's settings")
+    now = versions() | {"cuda": torch.version.cuda}
+    before = then.get("versions")
+    told = before if isinstance(before, Mapping) else {}
+    other = [part for part in now if told.get(part, now[part]) != now[part]]
+    found += [f"{part} ({_short(told[part])}, now {_short(now[part])})" for part in other]
+    return tuple(found)
+
+
+def _is_of(event: Event, letters: Sequence[DeadLetter]) -> bool:
+    """Whether a refusal's event was told with one of these letters: the same batch, at the same step."""
+    steps = {letter.step for letter in letters}
+    return (
+        event.kind == "batch_refused"
+        and event.data.get("position") == letters[0].position
+        and event.data.get("step") in steps
+        and isinstance(event.data.get("reproduction"), Mapping)
+    )
+
+
+def _record_of(event: Event) -> dict[str, Any]:
+    return dict(event.data["reproduction"])
+
+
+def _short(version: object) -> str:
+    return str(version)[:20]
+
+
+def _rollbacks_told(events: Iterable[Event]) -> list[Rollback]:
+    found: list[Rollback] = []
+    for event in events:
+        if event.kind == "run_started":
+            start = event.count("position")
+            found = [rollback for rollback in found if rollback.at <= start]
+        elif event.kind == "rolled_back":
+            at = event.count("position")
+            to = event.count("snapshot_position", at)
+            if event.data.get("replayed_from") is None:
+                found.append(Rollback(since=to, at=at, rate_factor=_rate_factor(event)))
+            else:  # the stretch was met again: what became of it is in the letters of the second pass
+                found = [rollback for rollback in found if rollback.at <= to]
+    return found
+
+
+def _rate_factor(event: Event) -> float | None:
+    record = event.data.get("reproduction")
+    factor = record.get("rate_factor") if isinstance(record, Mapping) else None
+    return float(factor) if is_finite(factor) else None
+
+
+def _rollbacks_by_letters(letters: Iterable[DeadLetter]) -> list[Rollback]:
+    since: dict[int, int] = {}
+    for letter in letters:
+        if letter.undone_at is not None:
+            since[letter.undone_at] = min(letter.position, since.get(letter.undone_at, letter.position))
+    return [Rollback(since=first, at=at) for at, first in since.items()]

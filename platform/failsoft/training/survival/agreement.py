@@ -1,0 +1,59 @@
+"""All ranks leave after the same batch, though only one of them was told, and nothing is sent for it.
+
+Ranks that save at different batches save nothing (Lightning#20806: a signal that reaches one rank between two steps
+leaves the others in a collective for ever). So the word of each rank rides on the sums that the guarded step makes
+anyway, as one number more: after each sum all ranks know the same.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from failsoft.training.ranks import Ranks
+from failsoft.training.survival.notice import Notice
+
+_MAX_NUMBERS = 4096
+"""Sums of more numbers than this carry nothing: copying them would cost more than it is worth."""
+
+
+class NoticedRanks:
+    """Ranks whose sums also carry whether any rank was told to leave. Stands in for the ranks it is made from."""
+
+    def __init__(self, ranks: Ranks, notice: Notice) -> None:
+        self._ranks = ranks
+        self._notice = notice
+        self._rider: torch.Tensor | None = None
+        self._agreed = False
+        self.rank = ranks.rank
+        self.world = ranks.world
+
+    def sum_(self, values: torch.Tensor) -> torch.Tensor:
+        """Sum ``values`` over all ranks in place, and return them; one collective, as without the rider."""
+        if self.world == 1 or values.numel() > _MAX_NUMBERS:
+            return self._ranks.sum_(values)
+        told = values.new_full((1,), float(self._notice.heard is not None))
+        both = self._ranks.sum_(torch.cat([values.detach().reshape(-1), told]))
+        self._rider = both[-1]
+        return values.copy_(both[:-1].view_as(values))
+
+    def gather(self, text: str) -> list[str]:
+        """Everybody's text, by rank."""
+        return self._ranks.gather(text)
+
+    def broadcast_(self, values: torch.Tensor, source: int) -> torch.Tensor:
+        """Give ``values`` the bytes that they have on rank ``source``."""
+        return self._ranks.broadcast_(values, source)
+
+    def told(self) -> str | None:
+        """Why all ranks shall leave now, in this rank's words; None: go on. The same answer on all ranks, after a sum.
+
+        No collective. On a device it reads one number, so it belongs behind a step that has read its own.
+        """
+        if self.world == 1:
+            return None if self._notice.heard is None else self._notice.heard.why
+        if not self._agreed and self._rider is not None:
+            self._agreed = float(self._rider) != 0.0  # a NaN among its neighbours does not reach it
+            self._rider = None
+        if not self._agreed:
+            return None
+        return "another rank was told to leave" if self._notice.heard is None else self._notice.heard.why

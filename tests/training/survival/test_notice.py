@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import errno
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from failsoft.errors import ConfigError
+from failsoft.health.clock import ManualClock, SystemClock
+from failsoft.health.ledger import Ledger, Side, read_ledger
+from failsoft.training.ranks import Ranks, SoloRank
+from failsoft.training.survival.agreement import NoticedRanks
+from failsoft.training.survival.notice import (
+    EXIT_PREEMPTED,
+    Deadline,
+    Notice,
+    NoticePolicy,
+    Word,
+    drop_notice,
+    listen,
+    listening,
+    passing_on,
+    read_notice,
+    withdraw_notice,
+)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_becomes_a_word_and_the_former_handler_comes_back(number: signal.Signals) -> None:
+    notice, before = Notice(), signal.getsignal(number)
+    with listening(notice):
+        os.kill(os.getpid(), number)
+        assert notice.heard is not None
+        assert notice.heard.why == f"{number.name} to process {os.getpid()}"
+    assert signal.getsignal(number) is before
+
+
+def test_a_second_signal_changes_nothing() -> None:
+    notice = Notice()
+    with listening(notice):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert notice.heard is not None
+    assert notice.heard.why.startswith("SIGUSR1")
+
+
+def test_a_closed_notice_leaves_signals_to_those_who_had_them_before() -> None:
+    former: list[int] = []
+    kept = signal.signal(signal.SIGUSR1, lambda number, _frame: former.append(number))
+    try:
+        notice = Notice()
+        with listening(notice):
+            notice.closed = True
+            os.kill(os.getpid(), signal.SIGUSR1)
+        assert (former, notice.heard) == ([signal.SIGUSR1], None)
+    finally:
+        signal.signal(signal.SIGUSR1, kept)
+
+
+def test_a_process_whose_notice_is_closed_dies_of_sigterm_as_any_other() -> None:
+    script = (
+        "import os, signal; from failsoft.training.survival.notice import Notice, listen; n = Notice(); listen(n); "
+        "n.closed = True; os.kill(os.getpid(), signal.SIGTERM); print('alive')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "")
+
+
+def test_signals_can_only_be_listened_to_in_the_main_thread() -> None:
+    refused: list[str] = []
+
+    def elsewhere() -> None:
+        try:
+            listen(Notice())
+        except ConfigError as error:
+            refused.append(str(error))
+        with listening(Notice()):
+            refused.append("not refused")
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert refused == ["signals can only be listened to in a process's main thread; call listen() there", "not refused"]
+
+
+def test_a_notice_by_file_is_for_the_whole_run_until_it_is_withdrawn(tmp_path: Path) -> None:
+    assert read_notice(tmp_path / "run") is None
+    path = drop_notice(tmp_path / "run", "maintenance at 20:00")
+    assert read_notice(tmp_path / "run") == Word(why="maintenance at 20:00", whole_run=True)
+    assert list(path.parent.iterdir()) == [path]
+    path.write_text("{", "utf-8")
+    assert read_notice(tmp_path / "run") is None
+    withdraw_notice(tmp_path / "run")
+    withdraw_notice(tmp_path / "run")
+    assert not path.exists()
+
+
+def test_what_the_driver_hears_its_workers_are_told_by_file(tmp_path: Path) -> None:
+    notice, written = Notice(), threading.Event()
+    drop_notice(tmp_path, "told to the run before this one")
+
+    def wait() -> None:
+        while read_notice(tmp_path) is None:
+            written.wait(0.01)
+        written.set()
+
+    waiting = threading.Thread(target=wait)
+    with passing_on(notice, tmp_path):
+        assert read_notice(tmp_path) is None
+        notice.give(Word(why="SIGTERM to process 1"))
+        waiting.start()
+        assert written.wait(30)
+    waiting.join()
+    assert read_notice(tmp_path) == Word(why="SIGTERM to process 1", whole_run=True)
+
+
+def test_what_the_driver_hears_while_the_storage_refuses_is_told_as_soon_as_it_takes_it(tmp_path: Path) -> None:
+    notice, run, refused = Notice(), tmp_path / "run", threading.Event()
+
+    def refuse(run_folder: Path, why: str) -> Path:
+        if not refused.is_set():
+            refused.set()
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return drop_notice(run_folder, why)
+
+    with pytest.MonkeyPatch.context() as full:
+        full.setattr("failsoft.training.survival.notice.drop_notice", refuse)
+        with passing_on(notice, run):
+            notice.give(Word(why="SIGTERM to process 1"))
+            assert refused.wait(30)
+            until_s = SystemClock().monotonic_s() + 30.0
+            while read_notice(run) is None and SystemClock().monotonic_s() < until_s:
+                SystemClock().sleep_s(0.01)
+    assert read_notice(run) == Word(why="SIGTERM to process 1", whole_run=True)
+
+
+@pytest.mark.parametrize("grace_s", [0.0, -1.0, math.nan, math.inf])
+def test_a_notice_that_leaves_no_time_is_refused(grace_s: float) -> None:
+    with pytest.raises(ConfigError, match="grace_s is"):
+        NoticePolicy(grace_s=grace_s)
+
+
+@pytest.mark.parametrize(("own_s", "holds_s"), [(None, 25.0), (120.0, 120.0), (3.0, 3.0)])
+def test_a_worker_that_cannot_leave_in_time_says_so_and_goes(
+    tmp_path: Path, own_s: float | None, holds_s: float
+) -> None:
+    clock, notice, ended = ManualClock(), Notice(), list[int]()
+    ledger = Ledger(tmp_path / "ledger.jsonl", clock, side=Side.TRAINING, subject="run")
+    deadline = Deadline(notice, tmp_path, policy=NoticePolicy(), ledger=ledger, clock=clock, end=ended.append)
+    deadline.look()
+    notice.give(Word(why="the node drains", grace_s=own_s))
+    deadline.look()
+    clock.advance(holds_s)
+    deadline.look()
+    assert ended == []
+    clock.advance(0.1)
+    deadline.look()
+    assert ended == [EXIT_PREEMPTED] == [143]
+    events = read_ledger(tmp_path / "ledger.jsonl").events
+    assert [event.kind for event in events] == ["notice_heard", "notice_missed"]
+    assert "the node drains" in events[0].why
+
+
+def test_a_notice_in_the_runs_folder_is_found(tmp_path: Path) -> None:
+    clock, notice = ManualClock(), Notice()
+    ledger = Ledger(tmp_path / "ledger.jsonl", clock, side=Side.TRAINING, subject="run")
+    deadline = Deadline(notice, tmp_path, policy=NoticePolicy(), ledger=ledger, clock=clock)
+    drop_notice(tmp_path, "preStop")
+    deadline.look()
+    assert notice.heard == Word(why="preStop", whole_run=True)
+
+
+class Two:
+    """Two ranks in one process: the second's numbers are known before the first asks."""
+
+    rank = 0
+    world = 2
+
+    def __init__(self, other: Callable[[], Tensor]) -> None:
+        self._other = other
+        self.sums = 0
+
+    def sum_(self, values: Tensor) -> Tensor:
+        self.sums += 1
+        return values.add_(self._other().to(values.dtype))
+
+    def gather(self, text: str) -> list[str]:
+        return [text, "other"]
+
+    def broadcast_(self, values: Tensor, source: int) -> Tensor:
+        return values
+
+
+def test_a_word_to_one_rank_is_known_to_all_after_the_next_sum_and_sends_nothing_of_its_own() -> None:
+    told = [0.0]
+    two = Two(lambda: torch.tensor([10.0, 20.0, told[0]]))
+    ranks: Ranks = NoticedRanks(two, Notice())
+    assert isinstance(ranks, NoticedRanks)
+    values = torch.tensor([1.0, 2.0])
+    assert ranks.sum_(values) is values
+    assert values.tolist() == [11.0, 22.0]
+    assert ranks.told() is None
+    told[0] = 1.0
+    assert ranks.told() is None
+    ranks.sum_(torch.tensor([1.0, torch.nan]))
+    assert ranks.told() == "another rank was told to leave"
+    assert ranks.told() == "another rank was told to leave"
+    assert two.sums == 2
+
+
+def test_the_rank_that_was_told_waits_until_the_others_know() -> None:
+    notice = Notice()
+    ranks = NoticedRanks(Two(lambda: torch.zeros(2)), notice)
+    notice.give(Word(why="SIGTERM"))
+    assert ranks.told() is None
+    ranks.sum_(torch.zeros(1))
+    assert ranks.told() == "SIGTERM"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
+def test_the_word_rides_on_sums_of_any_shape_and_type(dtype: torch.dtype) -> None:
+    notice = Notice()
+    notice.give(Word(why="SIGTERM"))
+    ranks = NoticedRanks(Two(lambda: torch.zeros(7)), notice)
+    values = torch.arange(6).reshape(2, 3).to(dtype)
+    assert torch.equal(ranks.sum_(values.clone()), values)
+    assert ranks.told() == "SIGTERM"
+
+
+def test_sums_too_large_to_copy_carry_nothing() -> None:
+    notice = Notice()
+    notice.give(Word(why="SIGTERM"))
+    ranks = NoticedRanks(Two(lambda: torch.zeros(5000)), notice)
+    ranks.sum_(torch.zeros(5000))
+    assert ranks.told() is None
+
+
+def test_a_run_of_one_process_needs_nobodys_consent() -> None:
+    notice = Notice()
+    ranks = NoticedRanks(SoloRank(), notice)
+    assert ranks.told() is None
+    notice.give(Word(why="SIGTERM"))
+    assert ranks.told() == "SIGTERM"
