@@ -116,6 +116,30 @@ def test_goodput_prints_parts_that_add_up_and_draws_them(tmp_path: Path) -> None
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_report_is_one_page_and_one_picture_that_stand_alone(tmp_path: Path) -> None:
+    left_by_a_run(tmp_path, ended=True)
+    ledger = Ledger(tmp_path / "ledger.jsonl", SystemClock(), side=Side.TRAINING, subject="first")
+    ledger.record("words_lost", "<script>alert(1)</script> [red]")
+    told = failsoft(tmp_path, "report", "first")
+    page = (tmp_path / "runs" / "first" / "report.html").read_text("utf-8")
+    assert "report.html" in told
+    assert (tmp_path / "runs" / "first" / "report.png").read_bytes().startswith(b"\x89PNG")
+    assert "Finished: 30 of 30 batches" in page
+    assert "back-off" in page
+    assert "attempt_failed" in page
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert "[red]" in page
+    assert not any(mark in page for mark in ("http://", "https://", 'src="/', "<link"))
+
+
+def test_a_picture_that_could_not_be_written_is_not_called_drawn(tmp_path: Path) -> None:
+    left_by_a_run(tmp_path, ended=True)
+    done = CliRunner().invoke(app, ["goodput", "first", "--plot", "/dev/full", "--home", str(tmp_path)])
+    assert isinstance(done.exception, OSError)
+    assert "drawn" not in done.output
+
+
 def test_goodput_speaks_prometheus_and_leaves_out_what_is_not_known(tmp_path: Path) -> None:
     left_by_a_run(tmp_path, ended=True)
     shown = failsoft(tmp_path, "goodput", "first", "--metrics")
@@ -127,7 +151,7 @@ def test_goodput_speaks_prometheus_and_leaves_out_what_is_not_known(tmp_path: Pa
     assert 'part="load state"' not in failsoft(tmp_path, "goodput", "first", "--metrics")
 
 
-@pytest.mark.parametrize("command", ["goodput", "verify", "runs"])
+@pytest.mark.parametrize("command", ["goodput", "report", "verify", "runs"])
 def test_an_unknown_run_is_an_error_that_names_those_there(tmp_path: Path, command: str) -> None:
     left_by_a_run(tmp_path, ended=True)
     done = CliRunner().invoke(app, [command, "secnod", "--home", str(tmp_path)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import matplotlib as mpl
@@ -29,7 +30,19 @@ _COLOURS = {
 
 
 def draw_goodput(account: Account, path: Path) -> None:
-    """Write a PNG (1500 × 800 pixels).
+    """Write :func:`picture_of_goodput` to a file.
+
+    Raises:
+        ConfigError: the run has no time to draw.
+        OSError: the file could not be written.
+    """
+    drawn = picture_of_goodput(account)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(drawn)
+
+
+def picture_of_goodput(account: Account) -> bytes:
+    """A PNG (1500 × 800 pixels).
 
     Raises:
         ConfigError: the run has no time to draw.
@@ -43,8 +56,9 @@ def draw_goodput(account: Account, path: Path) -> None:
         figure.suptitle(f"run {account.run}: {seconds(account.wall_s)} of wall time, {ratio:.1%} productive (ETTR)")
         _draw_along(upper, account)
         _draw_totals(lower, account)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path)
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format="png")
+    return drawn.getvalue()
 
 
 def _draw_along(axes: Axes, account: Account) -> None:

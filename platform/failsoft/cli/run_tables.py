@@ -44,6 +44,8 @@ def detail(look: Whereabouts, events: Sequence[Event], *, now_s: float) -> Itera
     table.add_row("checkpoints", f"{look.summary.checkpoints} published, {look.summary.quarantined} quarantined")
     yield table
     yield from goodput(look.account)
+    if not events:
+        return
     last = Table("ago", "event", "why", title="its last events")
     for event in events:
         last.add_row(age(now_s - event.at_s, bare=True), escape(event.kind), escape(event.why[:160]))

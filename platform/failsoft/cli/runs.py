@@ -1,8 +1,9 @@
-"""``failsoft runs``, ``goodput`` and ``verify``: where runs stand, where their time went, what they consumed."""
+"""``failsoft runs``, ``goodput``, ``report`` and ``verify``: where runs stand, where time went, what was consumed."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -45,8 +46,7 @@ def runs(
     if json_:
         console.print_json(data=look.to_json())
         return
-    mine = [event for event in events if event.side is Side.TRAINING and event.subject == run]
-    for table in tables.detail(look, mine[-_LAST_EVENTS:], now_s=now_s):
+    for table in tables.detail(look, _of(run, events)[-_LAST_EVENTS:], now_s=now_s):
         console.print(table)
 
 
@@ -79,6 +79,25 @@ def goodput(
 
 
 @app.command()
+def report(
+    run: RunArgument,
+    into: Annotated[Path | None, typer.Option(help="Folder for the report; the run's own when left out.")] = None,
+    home: HomeOption = None,
+) -> None:
+    """Write one page and one picture of a run that stand alone: what happened, what it cost, where the time went."""
+    from failsoft.cli.run_report import write_run_report
+    from failsoft.training.accounting.whereabouts import whereabouts
+
+    place, now_s = Home.find(home), SystemClock().wall_s()
+    events = _of(run, read_ledger(place.ledger).events)
+    folder = _folder(place, run)
+    look = whereabouts(folder, events, now_s=now_s)
+    for path in write_run_report(look, events, into=into or folder, now_s=now_s):
+        if path is not None:
+            console.print(f"written: {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
 def verify(
     run: RunArgument,
     ids: Annotated[int, typer.Option(min=0, help="Ids named of each kind in each epoch.")] = 16,
@@ -104,6 +123,10 @@ def verify(
         )
     if not found.sound:
         raise typer.Exit(code=2)
+
+
+def _of(run: str, events: Iterable[Event]) -> list[Event]:
+    return [event for event in events if event.side is Side.TRAINING and event.subject == run]
 
 
 def _folder(home: Home, run: str) -> Path:
