@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from failsoft.training.degradation import Degradation, DegradationKind, Degradations
+
+Said = list[tuple[str, str, dict[str, object]]]
+
+
+def listened() -> tuple[Said, Degradations]:
+    said: Said = []
+    return said, Degradations(lambda kind, why, **data: said.append((kind, why, data)))
+
+
+def half(level: str = "half", *, name: str = "") -> Degradation:
+    return Degradation(
+        kind=DegradationKind.MEMORY,
+        name=name,
+        cause="out of memory at batch 7",
+        level=level,
+        cost="twice the passes",
+        way_back="500 quiet steps",
+        details={"micro_batch": 4},
+    )
+
+
+def test_a_degradation_is_told_with_cause_level_cost_and_way_back() -> None:
+    said, open_ = listened()
+    open_.began(half())
+    ((kind, why, data),) = said
+    assert (kind, why) == ("degradation_began", "out of memory at batch 7")
+    told = {"level": "half", "cost": "twice the passes", "way_back": "500 quiet steps", "micro_batch": 4}
+    assert data == {"degradation": "memory_rung", "name": ""} | told
+
+
+def test_saying_the_same_again_is_silent_and_another_level_is_a_change() -> None:
+    said, open_ = listened()
+    for level in ("half", "half", "quarter", "quarter"):
+        open_.began(half(level))
+    assert [(kind, data.get("level"), data.get("level_before")) for kind, _, data in said] == [
+        ("degradation_began", "half", None),
+        ("degradation_changed", "quarter", "half"),
+    ]
+    assert [one.level for one in open_.open] == ["quarter"]
+
+
+def test_what_had_not_begun_ends_in_silence_and_what_ended_can_begin_again() -> None:
+    said, open_ = listened()
+    open_.ended(DegradationKind.MEMORY, why="quiet")
+    open_.began(half())
+    open_.ended(DegradationKind.MEMORY, why="quiet")
+    open_.ended(DegradationKind.MEMORY, why="quiet")
+    open_.began(half())
+    assert [kind for kind, _, _ in said] == ["degradation_began", "degradation_ended", "degradation_began"]
+
+
+def test_two_of_a_kind_are_told_apart_by_name() -> None:
+    said, open_ = listened()
+    open_.began(half(name="a"))
+    open_.began(half(name="b"))
+    open_.ended(DegradationKind.MEMORY, name="a", why="quiet")
+    assert [one.name for one in open_.open] == ["b"]
+    assert said[-1][2] == {"degradation": "memory_rung", "name": "a"}
+
+
+def test_a_rank_that_speaks_for_itself_and_a_driver_that_outlives_workers_say_so() -> None:
+    said: Said = []
+    tell = lambda kind, why, **data: said.append((kind, why, data))  # noqa: E731 -- one for both
+    Degradations(tell, rank=1).began(half())
+    Degradations(tell, outlives_workers=True).began(half())
+    assert [(data.get("rank"), data.get("outlives_workers")) for _, _, data in said] == [(1, None), (None, True)]
