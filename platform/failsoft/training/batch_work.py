@@ -1,0 +1,56 @@
+"""One rank's work on one global batch: its share of the samples, the planned faults, the guarded step, the record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from failsoft.health.faults import FaultKind
+from failsoft.training.chronicle import Chronicle, Desk
+from failsoft.training.course import Course
+from failsoft.training.faulty import kill_self, strike_loss
+from failsoft.training.guard import StepGuard, StepOutcome
+from failsoft.training.loop_plan import Task
+from failsoft.training.ranks import Ranks
+from failsoft.training.samples import SampleCount
+from failsoft.training.state import TrainingState
+
+
+@dataclass(kw_only=True)
+class BatchWork:
+    """Takes the position one on, whatever becomes of the batch."""
+
+    state: TrainingState
+    task: Task
+    guard: StepGuard
+    chronicle: Chronicle
+    samples: SampleCount
+    desk: Desk
+    ranks: Ranks
+
+    def step(self, course: Course) -> StepOutcome:
+        """The batch at the state's position, by all ranks together."""
+        position = self.state.position
+        kinds = self._strike(position)
+        whole = course.global_indices(position)
+        mine = whole[self.ranks.rank :: self.ranks.world]
+        weight = len(mine) * self.ranks.world / len(whole)  # makes the mean over ranks the mean over samples
+        samples = mine if len(mine) else whole[:1]  # a rank without a share goes through the motions with weight 0
+
+        def compute() -> Tensor:
+            return strike_loss(self.task.loss(samples) * weight, kinds, self.state.model)
+
+        outcome = self.guard.step(compute, sample_ids=mine.tolist(), position=position)
+        self.chronicle.consumed(outcome)
+        self.samples.met(len(whole), left_out=course.skipped(position))
+        self.state.position += 1
+        return outcome
+
+    def _strike(self, position: int) -> list[FaultKind]:
+        due = self.desk.faults.due(position=position, rank=self.ranks.rank, struck=self.desk.folder / "struck")
+        for fault in due:
+            self.chronicle.planned(fault)
+            if fault.kind is FaultKind.KILL_WORKER:
+                kill_self()
+        return [fault.kind for fault in due]

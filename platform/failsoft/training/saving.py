@@ -1,0 +1,126 @@
+"""When a run keeps its state, in RAM and on disk, and how. All ranks decide alike, so nothing here is one rank's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from failsoft.errors import ArtifactError
+from failsoft.health.clock import Clock
+from failsoft.training.batches import GlobalBatches
+from failsoft.training.checkpoints.checkpoint import Checkpoints
+from failsoft.training.chronicle import Chronicle
+from failsoft.training.loop_plan import LoopPlan
+from failsoft.training.ranks import Ranks, any_rank
+from failsoft.training.snapshots.snapshot import RamSnapshots
+from failsoft.training.state import TrainingState
+from failsoft.training.survival.watch_policy import WatchPhase
+from failsoft.training.survival.watchdog import Watch
+
+
+class Due(StrEnum):
+    """What is to be kept of this moment."""
+
+    NOTHING = "nothing"
+    SNAPSHOT = "snapshot"
+    CHECKPOINT = "checkpoint"
+    """On disk, and a snapshot of the same moment: a resumed run rolls back as this one would."""
+
+
+@dataclass(kw_only=True)
+class Saving:
+    """Snapshots and checkpoints of one run, each when it is due."""
+
+    state: TrainingState
+    plan: LoopPlan
+    batches: GlobalBatches
+    snapshots: RamSnapshots
+    checkpoints: Checkpoints
+    chronicle: Chronicle
+    ranks: Ranks
+    clock: Clock
+    watch: Watch
+    ill: str | None = field(default=None, init=False)
+    """Name of the tensor that kept the last snapshot from being taken; the run goes back for it."""
+
+    def __post_init__(self) -> None:
+        """Nothing is taken yet."""
+        self._cadence = self.plan.cadence()
+        self._snapshot_step = 0
+        self._checkpoint_step = 0
+        self._checkpoint_s = 0.0
+
+    def begin(self) -> str | None:
+        """The state is the one to go on from; what :meth:`snapshot` says of it."""
+        self._checkpoint_step, self._checkpoint_s = self.state.step, self.clock.monotonic_s()
+        return self.snapshot()
+
+    def due(self) -> Due:
+        """What is due after an applied step; by time only where the ranks meet, and then rank 0's clock counts."""
+        meeting = self.state.step - self._snapshot_step >= self.plan.snapshot_every_steps
+        if self._checkpoint_due(meeting=meeting):
+            return Due.CHECKPOINT
+        return Due.SNAPSHOT if meeting else Due.NOTHING
+
+    def keep(self, due: Due) -> None:
+        """Take what is due; an ill state is not kept anywhere, and :attr:`ill` says so."""
+        if self.snapshot() is None and due is Due.CHECKPOINT:
+            self._submit()
+
+    def snapshot(self) -> str | None:
+        """Returns the name of the ill tensor that kept it from being taken."""
+        self.ill = self.snapshots.take()
+        self.chronicle.snapshot(self.snapshots, ill=self.ill)
+        self._snapshot_step = self.state.step
+        return self.ill
+
+    def went_back(self, *, saved: int | None) -> None:
+        """The state is an older, healthy one again.
+
+        Args:
+            saved: position of the newest checkpoint before the way back.
+        """
+        self.ill = None
+        self._snapshot_step = self.state.step
+        if self.checkpoints.position != saved or self.state.step < self._checkpoint_step:
+            self._checkpoint_step = self.state.step
+
+    def publish_final(self) -> bool:
+        """Publish the state at the end of the run and wait for it; False when it is ill.
+
+        Raises:
+            ArtifactError: the disk refuses.
+        """
+        with self.watch.during(WatchPhase.CHECKPOINT):
+            self.checkpoints.settle()
+        if self.checkpoints.position == self.state.position:
+            return True
+        if self.snapshot() is not None:
+            return False
+        with self.watch.during(WatchPhase.CHECKPOINT), self.chronicle.handing_over():
+            if any(self.checkpoints.publish(self.state, self.metrics()) for _ in range(2)):
+                return True
+        raise ArtifactError(
+            f"the final state of the run could not be written to {self.checkpoints.store.root}; make room on "
+            "the disk and start the run again: it goes on from its last checkpoint"
+        )
+
+    def metrics(self) -> dict[str, float]:
+        """What the rules of keeping may judge a checkpoint of this moment by."""
+        metrics = {"position": float(self.state.position), "step": float(self.state.step)}
+        return metrics if self.chronicle.loss is None else metrics | {"loss": self.chronicle.loss}
+
+    def _checkpoint_due(self, *, meeting: bool) -> bool:
+        steps, ended = self.state.step - self._checkpoint_step, not self.state.position % self.batches.batches_per_epoch
+        if self._cadence.due(steps=steps, epoch_ended=ended) is not None:
+            return True
+        if not meeting or self._cadence.every_s is None:
+            return False
+        elapsed_s = self.clock.monotonic_s() - self._checkpoint_s
+        late = self._cadence.due(steps=steps, elapsed_s=elapsed_s) is not None
+        return any_rank(self.ranks, late and self.ranks.rank == 0)
+
+    def _submit(self) -> None:
+        self._checkpoint_step, self._checkpoint_s = self.state.step, self.clock.monotonic_s()
+        with self.watch.during(WatchPhase.CHECKPOINT), self.chronicle.handing_over():
+            self.checkpoints.submit(self.state, self.metrics(), judged=True)
