@@ -61,9 +61,7 @@ def test_two_of_a_kind_are_told_apart_by_name() -> None:
     assert said[-1][2] == {"degradation": "memory_rung", "name": "a"}
 
 
-def test_a_rank_that_speaks_for_itself_and_a_driver_that_outlives_workers_say_so() -> None:
+def test_a_rank_that_speaks_for_itself_says_which() -> None:
     said: Said = []
-    tell = lambda kind, why, **data: said.append((kind, why, data))  # noqa: E731 -- one for both
-    Degradations(tell, rank=1).began(half())
-    Degradations(tell, outlives_workers=True).began(half())
-    assert [(data.get("rank"), data.get("outlives_workers")) for _, _, data in said] == [(1, None), (None, True)]
+    Degradations(lambda kind, why, **data: said.append((kind, why, data)), rank=1).began(half())
+    assert said[0][2]["rank"] == 1

@@ -6,7 +6,7 @@ whenever it looks. :mod:`failsoft.training.accounting.degraded` adds the events 
 
 Rank 0 speaks of what all ranks agreed on; what only one rank knows (the source of its own loader) it tells itself.
 What was open when workers died is over by their death: whoever takes a degradation up again after a restart says that
-it began. Only what the driver tells (``outlives_workers``) goes on beside the groups of workers that come and go.
+it began. So does rank 0 of each group that is smaller than the one that was asked for.
 """
 
 from __future__ import annotations
@@ -81,15 +81,12 @@ class Degradations:
     Args:
         tell: writes events.
         rank: whose they are, where one rank speaks for itself; None: all ranks agreed.
-        outlives_workers: they go on when a group of workers dies; for the driver's.
     """
 
-    def __init__(self, tell: Tell, *, rank: int | None = None, outlives_workers: bool = False) -> None:
+    def __init__(self, tell: Tell, *, rank: int | None = None) -> None:
         self._tell = tell
         self._open: dict[tuple[DegradationKind, str], Degradation] = {}
         self._about: dict[str, object] = {} if rank is None else {"rank": rank}
-        if outlives_workers:
-            self._about["outlives_workers"] = True
 
     @property
     def open(self) -> tuple[Degradation, ...]:

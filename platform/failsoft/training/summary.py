@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from failsoft.health.ledger import Event, Side
+from failsoft.training.accounting.degraded import Degraded, degraded
 from failsoft.training.accounting.goodput import account
 from failsoft.training.accounting.stretches import SUPERVISOR
 
@@ -38,6 +39,8 @@ class RunSummary:
     """Productive time over wall time, 0..1; None before any time has passed."""
     parts_s: Mapping[str, float | None] = field(default_factory=dict)
     """Where the wall time went, as :mod:`failsoft.training.accounting.goodput` defines its parts; None: not known."""
+    degraded: Degraded = field(default_factory=Degraded)
+    """Which fraction of it ran degraded, and how."""
 
     @property
     def dropped_fraction(self) -> float | None:
@@ -45,8 +48,17 @@ class RunSummary:
         return self.batches_refused / self.batches_total if self.batches_total else None
 
 
-def summarise(events: Iterable[Event], *, run: str) -> RunSummary:
-    """Add up what the ledger says about one run."""
+def summarise(
+    events: Iterable[Event], *, run: str, seen_at_s: float | None = None, seen_position: int | None = None
+) -> RunSummary:
+    """Add up what the ledger says about one run.
+
+    Args:
+        events: of a ledger, in order of writing; those of other runs are passed over.
+        run: its name.
+        seen_at_s: wall time at which it was last seen at work, for one that goes on.
+        seen_position: the batch that it was at by then.
+    """
     mine = [event for event in events if event.side is Side.TRAINING and event.subject == run]
     starts = _of(mine, "run_started")
     finishes = _of(mine, "run_finished")
@@ -70,6 +82,7 @@ def summarise(events: Iterable[Event], *, run: str) -> RunSummary:
         finished=bool(finishes),
         ettr=time.ettr,
         parts_s=time.to_json()["parts_s"] if time.wall_micros else {},
+        degraded=degraded(mine, seen_at_s=seen_at_s, seen_position=seen_position),
     )
 
 
