@@ -104,7 +104,7 @@ class Chronicle:
         repeated = max(0, (reached or 0) - self._state.position)
         self._progress = replace(self._progress, attempt=attempt, total=course.total)
         self._resumes = reached is not None
-        self._tell(
+        self.tell(
             "run_started",
             "from the beginning" if restored is None else f"from {restored.name}",
             attempt=attempt,
@@ -116,7 +116,7 @@ class Chronicle:
             last_seen_s=PositionMark(self._desk.folder).last_set_s(),
         )
         if restored is not None:
-            self._tell("restored", "newest whole and healthy", checkpoint=restored.name, repeated_batches=repeated)
+            self.tell("restored", "newest whole and healthy", checkpoint=restored.name, repeated_batches=repeated)
         self._put_down(lambda: self._file.write(self._look()))
 
     @contextmanager
@@ -154,7 +154,7 @@ class Chronicle:
         self._progress = replace(self._progress, loss=mean)
         if self._resumes:
             self._resumes = False
-            self._tell("resumed", "first update of this attempt")
+            self.tell("resumed", "first update of this attempt")
 
     def refused(self, outcome: StepOutcome) -> None:
         """A batch left no trace but this."""
@@ -163,7 +163,7 @@ class Chronicle:
             details = self._letters.event_data(letter)
             details["took_s"] = round(self._desk.clock.monotonic_s() - self._began_s, 6)
             details |= {"in_a_row": self._breaker.in_a_row, "rollbacks": self._breaker.rollbacks}
-            self._tell("batch_refused", letter.reason, **details)
+            self.tell("batch_refused", letter.reason, **details)
 
     def rolled_back(self, why: str, *, before: WayBack, to: int, remedy: Remedy, replays: bool) -> None:
         """The state is that of position ``to`` again; the position moved on, or the stretch is met again."""
@@ -171,7 +171,7 @@ class Chronicle:
             self._consumed.rolled_back(at=before.position, to=to)
         if replays:
             self._letters.resumed(to)
-        self._tell(
+        self.tell(
             "rolled_back",
             why,
             position=before.position,
@@ -197,15 +197,15 @@ class Chronicle:
         """A batch that was refused in two passes is not met a third time."""
         self._letters.again(position)
         why = "refused in two passes, passed over for good"
-        self._tell("batch_refused", why, reason=why, position=position, rollbacks=self._breaker.rollbacks)
+        self.tell("batch_refused", why, reason=why, position=position, rollbacks=self._breaker.rollbacks)
 
     def withdrew(self, name: str) -> None:
         """A checkpoint was removed because going back to its moment did not help: what led to it is undone."""
-        self._tell("checkpoint_withdrawn", "going back to its moment did not help", name=name)
+        self.tell("checkpoint_withdrawn", "going back to its moment did not help", name=name)
 
     def moved(self, move: Move[RunState]) -> None:
         """The run's state changed: one event for each move."""
-        self._tell("run_moved", move.why, before=move.before, after=move.after)
+        self.tell("run_moved", move.why, before=move.before, after=move.after)
 
     @contextmanager
     def handing_over(self) -> Iterator[None]:
@@ -215,7 +215,7 @@ class Chronicle:
             self._consumed.saved(self._state.position)
         yield
         stall_s = round(self._desk.clock.monotonic_s() - began_s, 6)
-        self._tell("checkpoint_handed_over", "the training goes on", stall_s=stall_s)
+        self.tell("checkpoint_handed_over", "the training goes on", stall_s=stall_s)
 
     def snapshot(self, snapshots: RamSnapshots, *, ill: str | None) -> None:
         """A snapshot was taken, or not, because the tensor of this name is ill; said when it takes other memory now."""
@@ -223,22 +223,22 @@ class Chronicle:
             return
         if ill is not None:
             record = self._letters.record_of_state()
-            self._tell("snapshot_withheld", f"{ill} is not finite", tensor=ill, reproduction=record)
+            self.tell("snapshot_withheld", f"{ill} is not finite", tensor=ill, reproduction=record)
         elif snapshots.held_bytes != self._held_bytes:
             self._held_bytes, memory = snapshots.held_bytes, snapshots.report()
-            self._tell("snapshot_memory", str(memory), **memory.as_dict())
+            self.tell("snapshot_memory", str(memory), **memory.as_dict())
 
     def watched(self) -> None:
         """Say once when a rate goes above its warning level."""
         for unit, verdict in (("batches", self._breaker.drop_rate), ("samples", self._breaker.skip_rate)):
             if verdict.warning and unit not in self._warned:
                 said = rate_in_words(verdict, unit)
-                self._tell("drop_rate_warning", said, bad=verdict.bad, total=verdict.total, unit=unit)
+                self.tell("drop_rate_warning", said, bad=verdict.bad, total=verdict.total, unit=unit)
             (self._warned.add if verdict.warning else self._warned.discard)(unit)
 
     def stopped(self, error: FailsoftError) -> None:
         """The run will not go on by itself."""
-        self._tell("run_stopped", str(error), error=type(error).__name__)
+        self.tell("run_stopped", str(error), error=type(error).__name__)
         self._end(Phase.STOPPED)
 
     def reported(self, write: Callable[[], object]) -> None:
@@ -248,15 +248,20 @@ class Chronicle:
 
     def left(self, why: str, *, saved: bool) -> None:
         """All ranks leave before their next batch, because they were told to."""
-        self._tell("preempted", why, saved=saved)
+        self.tell("preempted", why, saved=saved)
         self._end(Phase.STOPPED)
 
     def finished(self) -> None:
         """All batches are consumed."""
-        self._tell(
+        self.tell(
             "run_finished", "all batches are consumed", refused=self._breaker.refused, rollbacks=self._breaker.rollbacks
         )
         self._end(Phase.TRAINING)  # evaluation comes next; whoever does it turns the phase
+
+    def tell(self, kind: str, why: str, **data: object) -> None:
+        """Record an event that all ranks agree on: rank 0 does, with position and step."""
+        if self._leads:
+            self._desk.ledger.record(kind, why, **({"position": self._state.position, "step": self._state.step} | data))
 
     def _end(self, phase: Phase) -> None:
         self._set_mark(self._state.position)
@@ -272,7 +277,7 @@ class Chronicle:
 
     def _lost(self, why: str) -> None:
         if not self._speechless:
-            self._tell("words_lost", why)
+            self.tell("words_lost", why)
         self._speechless = True
 
     def _look(self) -> Progress:
@@ -283,10 +288,6 @@ class Chronicle:
             refused=self._breaker.refused,
             rollbacks=self._breaker.rollbacks,
         )
-
-    def _tell(self, kind: str, why: str, **data: object) -> None:
-        if self._leads:
-            self._desk.ledger.record(kind, why, **({"position": self._state.position, "step": self._state.step} | data))
 
 
 def _nowhere(_position: int) -> None:
