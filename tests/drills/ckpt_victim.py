@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from failsoft.artifacts import store as module
+from failsoft.artifacts import digested as module
 from failsoft.artifacts.store import ArtifactStore
 from failsoft.health.clock import SystemClock
 from failsoft.training.checkpoints.retention import Last, to_plain

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from blake3 import blake3
-
 from failsoft.artifacts.manifest import MANIFEST_NAME, FileEntry, Manifest, describe, read_manifest, verify_files
 from failsoft.errors import (
     ArtifactError,
@@ -39,9 +37,6 @@ _PASSING = frozenset(
 
 _RACES = 100
 """So often may the newest be removed while it is being read."""
-
-_CHUNK_BYTES = 4 * 1024 * 1024
-_SYNC_EVERY_BYTES = 64 * 1024 * 1024
 
 Fill = Callable[[Path], Mapping[str, FileEntry] | None]
 """Fills a hidden folder; may return the entries of files that it digested while writing them."""
@@ -78,14 +73,37 @@ class ArtifactStore:
             ArtifactError: the name is taken; published artifacts never change.
             OSError: the disk refused; nothing became visible and the hidden folder is gone.
         """
+
+        def prepare(aside: Path) -> Manifest:
+            known = write(aside)
+            return describe(aside, kind=self.kind, created_at_s=self._clock.wall_s(), meta=meta, known=known)
+
+        return self._make_visible(name, prepare)
+
+    def adopt(self, name: str, write: Fill, manifest: Manifest) -> Artifact:
+        """Make a copy of what was published elsewhere visible, with the manifest that it has there.
+
+        Raises:
+            ArtifactError: the name is taken.
+            DamagedArtifactError: what ``write`` brought is not what the manifest says; nothing became visible.
+            OSError: the disk refused; nothing became visible.
+        """
+
+        def prepare(aside: Path) -> Manifest:
+            write(aside)
+            verify_files(aside, manifest)
+            return manifest
+
+        return self._make_visible(name, prepare)
+
+    def _make_visible(self, name: str, prepare: Callable[[Path], Manifest]) -> Artifact:
         target = self._target(name)
         if target.exists():
             raise ArtifactError(f"{target} is already published and never changes; publish under another name")
         aside = self.root / f"{_ASIDE}{name}-{uuid.uuid4().hex[:8]}"
         aside.mkdir(parents=True)
         try:
-            known = write(aside)
-            manifest = describe(aside, kind=self.kind, created_at_s=self._clock.wall_s(), meta=meta, known=known)
+            manifest = prepare(aside)
             _write_synced(aside / MANIFEST_NAME, manifest.to_json().encode())
             _sync_tree(aside)
             aside.rename(target)
@@ -223,34 +241,6 @@ class ArtifactStore:
         except OSError as error:  # a disk that can't be written to must not keep the good ones from being found
             why = f"{why}; it stays where it is, since it could not be put aside: {error}"
         on_damage(name, why)
-
-
-def write_digested(path: Path, content: memoryview, *, beat: Callable[[], None]) -> FileEntry:
-    """Write bytes piece by piece, synced on the way, and digest them as they go by.
-
-    Args:
-        path: the file, in a folder that nobody reads yet.
-        content: what to write; must not change meanwhile.
-        beat: called after each piece, so that a slow disk is told from one that hangs.
-    """
-    hasher, unsynced = blake3(), 0
-    with path.open("wb", buffering=0) as out:
-        for begin in range(0, len(content), _CHUNK_BYTES):
-            piece = content[begin : begin + _CHUNK_BYTES]
-            _write_whole(out.fileno(), piece)
-            hasher.update(piece)
-            unsynced += len(piece)
-            if unsynced >= _SYNC_EVERY_BYTES:  # no flood of unwritten pages that one fsync then waits minutes for
-                os.fsync(out.fileno())
-                unsynced = 0
-            beat()
-        os.fsync(out.fileno())
-    return FileEntry(size_bytes=len(content), digest=f"blake3:{hasher.hexdigest()}")
-
-
-def _write_whole(handle: int, content: memoryview) -> None:
-    while content:
-        content = content[os.write(handle, content) :]
 
 
 def write_durably(path: Path, content: bytes) -> None:

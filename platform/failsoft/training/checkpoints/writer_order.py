@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from failsoft.artifacts.digested import write_digested
 from failsoft.artifacts.manifest import FileEntry
-from failsoft.artifacts.store import ArtifactStore, write_digested
+from failsoft.artifacts.store import ArtifactStore
 from failsoft.errors import FailsoftError
 from failsoft.training.checkpoints.inspection import SCALARS, TENSORS, size_bytes
 from failsoft.training.checkpoints.retention import Shelved, from_plain, removable
