@@ -112,18 +112,37 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         if path.stat().st_size > _MAX_MANIFEST_BYTES:
             raise DamagedArtifactError(f"{path} is larger than {_MAX_MANIFEST_BYTES} bytes; no manifest is")
-        body = json.loads(path.read_bytes())
+        content = path.read_bytes()
+    except OSError as error:
+        raise DamagedArtifactError(f"{path} is absent or torn ({error.__class__.__name__}: {error})") from error
+    manifest = parse_manifest(content, where=str(path))
+    refuse_outside(folder, manifest)
+    return manifest
+
+
+def parse_manifest(content: bytes, *, where: str) -> Manifest:
+    """A manifest from its JSON text, itself verified; where its files lie is the caller's to judge.
+
+    Args:
+        content: what :meth:`Manifest.to_json` gave.
+        where: its path, for messages.
+
+    Raises:
+        DamagedArtifactError: torn or changed.
+        IncompatibleArtifactError: written in a newer format.
+    """
+    try:
+        body = json.loads(content)
         if body["format"] != FORMAT:
             raise IncompatibleArtifactError(
-                f"{path} has format {body['format']}, this failsoft reads {FORMAT}; use the failsoft that wrote it"
+                f"{where} has format {body['format']}, this failsoft reads {FORMAT}; use the failsoft that wrote it"
             )
         manifest = _from_body(body)
         stored = body["digest"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise DamagedArtifactError(f"{path} is absent or torn ({error.__class__.__name__}: {error})") from error
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise DamagedArtifactError(f"{where} is absent or torn ({error.__class__.__name__}: {error})") from error
     if stored != manifest.digest:
-        raise DamagedArtifactError(f"{path} was changed after it was written: its own digest does not fit")
-    _refuse_outside(folder, manifest)
+        raise DamagedArtifactError(f"{where} was changed after it was written: its own digest does not fit")
     return manifest
 
 
@@ -178,7 +197,12 @@ def _from_body(body: dict[str, Any]) -> Manifest:
     return Manifest(kind=str(body["kind"]), created_at_s=created_at_s, files=files, meta=dict(body["meta"]))
 
 
-def _refuse_outside(folder: Path, manifest: Manifest) -> None:
+def refuse_outside(folder: Path, manifest: Manifest) -> None:
+    """Refuse a manifest that names files outside its folder.
+
+    Raises:
+        DamagedArtifactError: naming the first such file.
+    """
     root = folder.resolve()
     for name in manifest.files:
         try:

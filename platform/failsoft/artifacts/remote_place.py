@@ -1,0 +1,115 @@
+"""From an address to a file system: ``s3://bucket/prefix``, ``gs://…``, ``file:///mnt/nfs/…``, whatever fsspec knows.
+
+Secrets do not belong into an address, which is written into ledgers and messages: the libraries take them from the
+environment (``AWS_ACCESS_KEY_ID``, a role, a key file).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import fsspec
+import pyarrow
+from pyarrow import fs
+
+from failsoft.errors import ConfigError
+
+_OWN_OF_ARROW = frozenset({"file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A folder on some file system."""
+
+    filesystem: Any
+    """A ``pyarrow.fs.FileSystem``."""
+    root: str
+    """Path of the folder on it; without a slash at its end."""
+    shown: str
+    """Its address, for messages and ledgers."""
+
+    @property
+    def has_folders(self) -> bool:
+        """Whether a folder must be made before a file in it; object stores know only names with slashes in them."""
+        return _base(self.filesystem).type_name not in {"s3", "gcs"}
+
+    def below(self, *names: str) -> Place:
+        """A folder below this one."""
+        return Place(
+            filesystem=self.filesystem, root="/".join((self.root, *names)), shown="/".join((self.shown, *names))
+        )
+
+    def settle(self, path: str) -> None:
+        """Bring a file or folder safely to the disk, where this is a mounted file system; others do so themselves.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        here = _path_here(self.filesystem, path)
+        if here is not None:
+            handle = os.open(here, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+
+def refuse_address(url: str) -> None:
+    """Refuse what can't be the address of a remote store; knows no library and asks no server.
+
+    Raises:
+        ConfigError: it has no scheme, no place, or a secret in it.
+    """
+    parts = urlsplit(url)
+    if not parts.scheme or "://" not in url or not (parts.netloc or parts.path.strip("/")):
+        raise ConfigError(
+            f"remote is {url!r}, no address; give one like s3://bucket/prefix, gs://bucket/prefix or file:///mnt/nfs/x"
+        )
+    if parts.password is not None:
+        raise ConfigError(
+            f"remote {shown(url)} has a secret in it, and would be written into ledgers; leave it out and set the "
+            "variables of the store's library instead (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a role, a key file)"
+        )
+
+
+def place_of(url: str) -> Place:
+    """The folder at an address. Nothing is made or asked yet.
+
+    Raises:
+        ConfigError: it is no address, or nothing here can speak to such a store.
+    """
+    refuse_address(url)
+    scheme = urlsplit(url).scheme
+    try:
+        if scheme in _OWN_OF_ARROW:
+            filesystem, root = fs.FileSystem.from_uri(url)
+        else:
+            foreign, root = fsspec.core.url_to_fs(url)
+            filesystem = fs.PyFileSystem(fs.FSSpecHandler(foreign))
+    except (pyarrow.ArrowException, ValueError, ImportError, NotImplementedError) as error:
+        raise ConfigError(
+            f"nothing here speaks to {shown(url)}: {error}; correct the address, or install the fsspec package for it"
+        ) from error
+    return Place(filesystem=filesystem, root=root.rstrip("/"), shown=shown(url))
+
+
+def shown(url: str) -> str:
+    """The address without user, secret and options."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
+
+
+def _base(filesystem: Any) -> Any:
+    while isinstance(filesystem, fs.SubTreeFileSystem):
+        filesystem = filesystem.base_fs
+    return filesystem
+
+
+def _path_here(filesystem: Any, path: str) -> Path | None:
+    while isinstance(filesystem, fs.SubTreeFileSystem):
+        path, filesystem = filesystem.base_path.rstrip("/") + "/" + path.lstrip("/"), filesystem.base_fs
+    return Path(path) if isinstance(filesystem, fs.LocalFileSystem) else None
