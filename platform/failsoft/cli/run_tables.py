@@ -12,6 +12,7 @@ from failsoft.cli.plan_words import duration
 
 if TYPE_CHECKING:
     from failsoft.health.ledger import Event
+    from failsoft.training.accounting.degraded import Degraded
     from failsoft.training.accounting.exactness import Verification
     from failsoft.training.accounting.goodput import Account, Incident
     from failsoft.training.accounting.whereabouts import Whereabouts
@@ -42,8 +43,11 @@ def detail(look: Whereabouts, events: Sequence[Event], *, now_s: float) -> Itera
     table.add_row("rollbacks", f"{look.rollbacks} ({look.summary.steps_undone} steps undone)")
     table.add_row("restarts", f"{look.restarts} ({look.summary.batches_repeated} batches worked on again)")
     table.add_row("checkpoints", f"{look.summary.checkpoints} published, {look.summary.quarantined} quarantined")
+    table.add_row("degraded", look.summary.degraded.in_words())
     yield table
     yield from goodput(look.account)
+    if look.summary.degraded.kinds:
+        yield degraded(look.summary.degraded)
     if not events:
         return
     last = Table("ago", "event", "why", title="its last events")
@@ -69,6 +73,17 @@ def goodput(account: Account) -> Iterator[Table]:
     yield table
     if account.incidents:
         yield _incidents(account.incidents)
+
+
+def degraded(found: Degraded) -> Table:
+    """What was less than asked, for how long, how far it went and why."""
+    title = f"degraded: {_fraction(found.fraction_of_batches)} of batches, {_fraction(found.fraction_of_time)} of work"
+    table = Table("what", "times", "batches", "time", "how far", "which", "latest cause", title=title)
+    for kind, one in found.kinds.items():
+        counts = (f"{one.times}{', open' if one.open else ''}", str(one.batches), seconds(one.seconds))
+        words = (", ".join(one.levels[:6]), ", ".join(one.names[:6]), one.why[:120])
+        table.add_row(kind.replace("_", " "), *counts, *(escape(word) for word in words))
+    return table
 
 
 def exactness(found: Verification) -> Table:

@@ -59,18 +59,21 @@ def goodput(
     home: HomeOption = None,
 ) -> None:
     """Say where a run's time went: productive, lost, stalled, and each restart by its parts. They add up."""
+    from failsoft.training.accounting import degraded
     from failsoft.training.accounting.goodput import as_metrics
     from failsoft.training.accounting.whereabouts import whereabouts
 
     place = Home.find(home)
     events: tuple[Event, ...] = read_ledger(place.ledger).events
-    found = whereabouts(_folder(place, run), events, now_s=SystemClock().wall_s()).account
+    look = whereabouts(_folder(place, run), events, now_s=SystemClock().wall_s())
+    found = look.account
     if plot is not None:
         from failsoft.cli.goodput_picture import draw_goodput
 
         draw_goodput(found, plot)
     if json_ or metrics:
-        typer.echo(json.dumps(found.to_json(), indent=2) if json_ else as_metrics(found))
+        shown = as_metrics(found) + degraded.as_metrics(look.summary.degraded, run=run)
+        typer.echo(json.dumps(found.to_json(), indent=2) if json_ else shown)
         return
     for table in tables.goodput(found):
         console.print(table)

@@ -56,7 +56,8 @@ class Whereabouts:
         """Plain data."""
         names = ("run", "phase", "silent", "age_s", "position", "total", "step", "loss", "refused", "rollbacks")
         told = {name: getattr(self, name) for name in (*names, "restarts", "last_event")}
-        return told | {"summary": asdict(self.summary), "goodput": self.account.to_json()}
+        summary = asdict(self.summary) | {"degraded": self.summary.degraded.to_json()}
+        return told | {"summary": summary, "goodput": self.account.to_json()}
 
 
 def whereabouts(run_folder: Path, events: Sequence[Event], *, now_s: float) -> Whereabouts:
@@ -70,13 +71,14 @@ def whereabouts(run_folder: Path, events: Sequence[Event], *, now_s: float) -> W
     run = run_folder.name
     mine = [event for event in events if event.side is Side.TRAINING and event.subject == run]
     progress = read_progress(run_folder)
-    seen_s = PositionMark(run_folder).last_set_s()
+    mark = PositionMark(run_folder)
+    seen_s = mark.last_set_s()
     words_s = [event.at_s for event in mine[-1:]] + ([] if seen_s is None else [seen_s])
     words_s += [] if progress is None else [progress.updated_at_s]
     age_s = now_s - max(words_s) if words_s else None
     time = account(mine, run=run, seen_at_s=seen_s)
     resting = time.over if progress is None else progress.phase in _AT_REST
-    summary = summarise(mine, run=run)
+    summary = summarise(mine, run=run, seen_at_s=seen_s, seen_position=mark.read())
     look = progress or _by_the_ledger(mine, summary)
     return Whereabouts(
         run=run,
