@@ -1,0 +1,241 @@
+"""A preflight on Ray: each node looked at by a task of its own, then an all-reduce among those that passed.
+
+Ray 2.60 gives no process that ran a task to an actor, so probes do not warm up the workers of an attempt; those of a
+node therefore do without torch, which alone costs a fresh process two seconds. An all-reduce needs it; a lone node
+needs no all-reduce.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count
+
+import ray
+import ray.util
+
+from failsoft.health.clock import Clock, SystemClock
+from failsoft.training.ray_errands import Errand, Trouble, send
+from failsoft.training.ray_room import rooms_here
+from failsoft.training.ray_settings import RaySettings
+from failsoft.training.survival.preflight import (
+    Finding,
+    NodeReport,
+    PreflightPolicy,
+    failed,
+    no_answer,
+    not_here,
+    passed,
+    summary_of,
+)
+from failsoft.training.survival.preflight_compute import MATMUL, known_answer_on_device
+from failsoft.training.survival.preflight_faults import NodeFault, NodeFaultKind, Struck, faults_of
+from failsoft.training.survival.preflight_host import bytes_needed
+from failsoft.training.survival.preflight_meeting import (
+    MEETING,
+    Answer,
+    Blame,
+    Invitation,
+    judge_meeting,
+    meet,
+    sort_out,
+)
+from failsoft.training.survival.preflight_node import Look, look_around
+from failsoft.training.survival.preflight_record import Record, Standing, read_record, write_record
+from failsoft.training.survival.room import NodeRoom, need_of, usable
+
+_NODE = "node"
+"""Stands for the probes of a node that came to none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleared:
+    """What an attempt may use."""
+
+    excluded: frozenset[str] = frozenset()
+    """Ids of nodes to keep away from; for :attr:`RaySettings.excluded`."""
+    why: Mapping[str, str] = field(default_factory=dict)
+    """Of each of them, by the name that people know it by."""
+    took_s: float = 0.0
+
+    @property
+    def in_words(self) -> str:
+        """Who is excluded, why, and what to do; "" when nobody is."""
+        if not self.why:
+            return ""
+        said = "; ".join(f"{name}: {why}" for name, why in sorted(self.why.items()))
+        return f"excluded by the preflight: {said}. Mend or replace them; they are looked at again before each attempt"
+
+
+def preflight(
+    settings: RaySettings, *, policy: PreflightPolicy | None = None, faults: Sequence[NodeFault] = ()
+) -> Cleared:
+    """Look at each node that could get a worker, remember, and tell the ledger. Called before each attempt.
+
+    Args:
+        settings: the run's. Nodes in its ``excluded`` are not looked at; they are the caller's to keep away from.
+        policy: how long it may take and what a node must have.
+        faults: planned ones; none in production.
+    """
+    clock, policy = SystemClock(), policy or PreflightPolicy()
+    began_s, before = clock.monotonic_s(), read_record(settings.folder)
+    reports = look_at_nodes(settings, policy, record=before, faults=faults)
+    record, changes = before.after(reports, passes_to_return=policy.passes_to_return)
+    ledger, took_s = settings.open_ledger(), clock.monotonic_s() - began_s
+    for change in changes:
+        kind = "node_returned" if change.move.after is Standing.FIT else f"node_{change.move.after}"
+        ledger.record(kind, change.move.why, node=change.node, host=change.host)
+    fit = sum(report.node not in record.excluded for report in reports)
+    ledger.record(
+        "preflight", f"{fit} of {len(reports)} nodes are fit", took_s=round(took_s, 3), nodes=summary_of(reports)
+    )
+    try:
+        write_record(settings.folder, record)
+    except OSError as error:  # the nodes were looked at all the same; a disk that is away is a finding of theirs
+        ledger.record("preflight_unrecorded", str(error))
+    why = {record.of(node).host: record.of(node).why for node in record.excluded}
+    return Cleared(excluded=record.excluded, why=why, took_s=took_s)
+
+
+def look_at_nodes(
+    settings: RaySettings, policy: PreflightPolicy, *, record: Record | None = None, faults: Sequence[NodeFault] = ()
+) -> tuple[NodeReport, ...]:
+    """One report for each node that lives, answers, is not drained and could hold a worker. Remembers nothing.
+
+    Args:
+        settings: how large a worker is, and where the run's folder lies.
+        policy: how long it may take and what a node must have.
+        record: what the run knows; a node that it excludes is waited for less, and meets others after they met.
+        faults: planned ones.
+    """
+    known, clock = record or Record(), SystemClock()
+    need = need_of(settings.need())
+    rooms = {room.node: room for room in usable(rooms_here() or (), settings.excluded) if need.fits_in(room.total)}
+    struck = {node: faults_of(node, faults) for node in rooms}
+    reports = _Looks(settings=settings, policy=policy, record=known, struck=struck, clock=clock).at(rooms)
+    fit = [node for node, report in reports.items() if report.passed]
+    trusted = [node for node in fit if node not in known.excluded]
+    doubted = [node for node in fit if node in known.excluded]
+    meetings = _Meetings(settings=settings, policy=policy, struck=struck, clock=clock)
+    for node, finding in meetings.findings(trusted, doubted).items():
+        reports[node] = reports[node].with_findings([finding])
+    return tuple(reports.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Looks:
+    """Each node by itself."""
+
+    settings: RaySettings
+    policy: PreflightPolicy
+    record: Record
+    struck: Mapping[str, Struck]
+    clock: Clock
+
+    def at(self, rooms: Mapping[str, NodeRoom]) -> dict[str, NodeReport]:
+        folder, policy = self.settings.folder, self.policy
+        need_bytes = bytes_needed(folder / "checkpoints", policy.checkpoints_that_fit, policy.min_free_disk_bytes)
+        looks = {node: self._look(room, need_bytes) for node, room in rooms.items()}
+        errands: dict[tuple[str, int | None], Errand[tuple[Finding, ...]]] = {
+            (node, None): Errand(node=node, work=partial(_look, look), patience_s=self._patience_s(node))
+            for node, look in looks.items()
+        }
+        errands |= {
+            (node, gpu): Errand(node=node, work=partial(_look_at_gpu, policy), patience_s=self._patience_s(node), gpus=1)
+            for node, room in rooms.items()
+            for gpu in range(self._gpus(room))
+        }
+        found = send(errands, self.clock)
+        return {node: self._report(room, found) for node, room in rooms.items()}
+
+    def _look(self, room: NodeRoom, need_bytes: int) -> Look:
+        return Look(
+            node=room.node,
+            folder=self.settings.folder,
+            need_disk_bytes=need_bytes,
+            policy=self.policy,
+            before=self.record.of(room.node).counters,
+            turn=self.record.preflights,
+            faults=self.struck[room.node],
+        )
+
+    def _patience_s(self, node: str) -> float:
+        return self.policy.retest_s if node in self.record.excluded else self.policy.answer_s
+
+    def _gpus(self, room: NodeRoom) -> int:
+        return int(room.free.get("GPU", 0.0)) if self.settings.gpu else 0
+
+    def _report(
+        self, room: NodeRoom, found: Mapping[tuple[str, int | None], tuple[Finding, ...] | Trouble]
+    ) -> NodeReport:
+        findings: list[Finding] = []
+        for (node, gpu), outcome in found.items():
+            if node == room.node:
+                findings += _findings(_NODE if gpu is None else f"{MATMUL} GPU", outcome)
+        held = int(room.total.get("GPU", 0.0)) - self._gpus(room) if self.settings.gpu else 0
+        if held:
+            findings.append(not_here(f"{MATMUL} GPU", f"{held} in use by others"))
+        return NodeReport(node=room.node, host=room.name, findings=tuple(findings))
+
+
+def _findings(probe: str, outcome: tuple[Finding, ...] | Trouble) -> tuple[Finding, ...]:
+    if isinstance(outcome, Trouble):
+        return ((failed if outcome.in_time else no_answer)(probe, outcome.why),)
+    return outcome
+
+
+def _look(look: Look) -> tuple[Finding, ...]:
+    return look_around(look, SystemClock())
+
+
+def _look_at_gpu(policy: PreflightPolicy) -> tuple[Finding, ...]:
+    """In a process that Ray shows one GPU only."""
+    clock = SystemClock()
+    began_s, (gpu, *_) = clock.monotonic_s(), ray.get_gpu_ids()
+    found = known_answer_on_device("cuda:0", policy.matmul_s, clock)
+    return (replace(found, probe=f"{MATMUL} GPU {gpu}", took_s=clock.monotonic_s() - began_s),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Meetings:
+    """Nodes together."""
+
+    settings: RaySettings
+    policy: PreflightPolicy
+    struck: Mapping[str, Struck]
+    clock: Clock
+    numbers: Iterator[int] = field(default_factory=count)
+
+    def findings(self, trusted: Sequence[str], doubted: Sequence[str]) -> dict[str, Finding]:
+        """Of each node. Doubted ones meet one of the trusted after these have met, so that nobody waits for them."""
+        if len(trusted) + len(doubted) < 2:
+            return {node: not_here(MEETING, "there is no other node to meet") for node in (*trusted, *doubted)}
+        began_s = self.clock.monotonic_s()
+        guilty = sort_out(trusted, self._gather)
+        hosts = [node for node in trusted if node not in guilty][:1]
+        again = sort_out([*hosts, *doubted], self._gather) if doubted else {}
+        guilty |= {node: why for node, why in again.items() if node not in hosts}
+        took_s = self.clock.monotonic_s() - began_s
+        met = passed(MEETING, f"with {len(trusted) + len(doubted) - len(guilty)} nodes")
+        outcomes = {node: failed(MEETING, guilty[node]) if node in guilty else met for node in (*trusted, *doubted)}
+        return {node: replace(outcome, took_s=took_s) for node, outcome in outcomes.items()}
+
+    def _gather(self, groups: Sequence[Sequence[str]]) -> list[Blame]:
+        import torch.distributed as dist  # noqa: PLC0415 -- a lone node, the most of all runs, needs none of it
+
+        host = str(ray.util.get_node_ip_address())
+        store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)
+        errands = {
+            (number, node): self._errand(node, self._invitation(node, rank, len(group), store.port, number, host))
+            for number, group in zip(self.numbers, groups, strict=False)
+            for rank, node in enumerate(group)
+        }
+        return []
+
+
+def _meet(invitation: Invitation, network: Mapping[str, str], struck: Struck) -> Answer:
+    struck.stand_still(NodeFaultKind.AWAY_FROM_MEETING)
+    os.environ.update(network)
+    return meet(invitation)
