@@ -91,6 +91,15 @@ def test_a_checkpoint_is_taken_at_the_end_of_each_epoch_and_after_some_time(tmp_
     assert published(tmp_path / "time") == [6, 12, 18, 24]
 
 
+def test_an_epoch_whose_last_batches_are_refused_ends_with_a_checkpoint_all_the_same(tmp_path: Path) -> None:
+    plan = LoopPlan(
+        total_batches=24, seed=3, snapshot_every_steps=3, checkpoint_every_steps=99, checkpoint_at_epoch_end=True
+    )
+    ill = FaultPlan(faults=tuple(Fault(kind=FaultKind.NAN_BATCH, position=position) for position in (6, 7)))
+    toy_loop(tmp_path, plan=plan, faults=ill).run()
+    assert published(tmp_path) == [9, 16, 24]
+
+
 def published(folder: Path) -> list[int]:
     events = read_ledger(folder / "ledger.jsonl").events
     return [int(entry.data["position"]) for entry in events if entry.kind == "checkpoint_published"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from failsoft.health.ledger import Event, read_ledger
 from failsoft.training.letters.deadletters import read_dead_letters
 from failsoft.training.loop import LoopPlan, TrainLoop
 from failsoft.training.progress import Phase, read_progress
+from failsoft.training.state import TrainingState
 from failsoft.training.summary import summarise
+from failsoft.training.survival.watch_policy import WatchPhase
 from tests.training.toys import ToyTask, same, toy_loop, weights_of
 
 
@@ -86,6 +89,41 @@ def test_a_kill_before_or_after_a_rollback_changes_nothing_either(tmp_path: Path
     assert last.breaker.state_dict() == undisturbed.breaker.state_dict()
     summary = summarise(read_ledger(tmp_path / "killed" / "ledger.jsonl").events, run="killed")
     assert (summary.batches_refused, summary.rollbacks) == (5, 1)
+
+
+class SecondUpdates:
+    """A validation after every second update, which notes during which phase it was asked."""
+
+    def __init__(self, loop: TrainLoop) -> None:
+        self.loop = loop
+        self.phase = WatchPhase.STEP
+        self.seen: list[tuple[int, WatchPhase]] = []
+
+    def begins(self, position: int) -> None:
+        self.phase = WatchPhase.STEP
+
+    @contextmanager
+    def during(self, phase: WatchPhase) -> Iterator[None]:
+        before, self.phase = self.phase, phase
+        yield
+        self.phase = before
+
+    def due(self, state: TrainingState) -> bool:
+        return state.step % 2 == 0
+
+    def run(self) -> Mapping[str, float]:
+        self.seen.append((self.loop.state.step, self.phase))
+        return {"accuracy": self.loop.state.step / 100}
+
+
+def test_a_validation_has_its_own_phase_and_its_findings_judge_the_next_checkpoint(tmp_path: Path) -> None:
+    loop = toy_loop(tmp_path)
+    looks = SecondUpdates(loop)
+    loop.validation = loop.watch = looks
+    loop.run()
+    assert looks.seen == [(step, WatchPhase.VALIDATION) for step in range(2, 25, 2)]
+    metrics = [artifact.manifest.meta["metrics"]["accuracy"] for artifact in loop.checkpoints.store.listing()]
+    assert metrics == [0.08, 0.16, 0.24]
 
 
 def test_refused_batches_are_skipped_counted_and_buried(tmp_path: Path) -> None:

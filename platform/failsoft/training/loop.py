@@ -18,7 +18,7 @@ from failsoft.training.endings import Endings
 from failsoft.training.escalation import Poisoned
 from failsoft.training.guard import StepGuard, StepOutcome
 from failsoft.training.letters.letter_office import LetterOffice
-from failsoft.training.loop_plan import LoopPlan, Task
+from failsoft.training.loop_plan import LoopPlan, Task, Validation
 from failsoft.training.recovery import Recovery
 from failsoft.training.samples import SampleCount
 from failsoft.training.saving import Due, Saving
@@ -45,6 +45,7 @@ class TrainLoop:
     desk: Desk
     watch: Watch = field(default_factory=NoWatch)
     told: Callable[[], str | None] = lambda: None  # why all ranks shall leave now, the same on all
+    validation: Validation | None = None
 
     def __post_init__(self) -> None:
         """Nothing is opened or read yet."""
@@ -108,6 +109,7 @@ class TrainLoop:
     def _applied(self, outcome: StepOutcome) -> None:
         self.state.step += 1
         self._chronicle.applied(outcome)
+        self._validate()
         due = self._saving.due()
         if due is Due.NOTHING:
             self.checkpoints.look()  # a checkpoint that waits is begun as soon as the one before it is written
@@ -117,6 +119,12 @@ class TrainLoop:
         if trouble is not None:
             raise self._endings.stopped(TrainingError(trouble))
         self._saving.keep(due)
+
+    def _validate(self) -> None:
+        """Before anything of this moment is kept, so that a checkpoint is judged by what was found of it."""
+        if self.validation is not None and self.validation.due(self.state):
+            with self.watch.during(WatchPhase.VALIDATION):
+                self._saving.found = dict(self.validation.run())
 
     def _follow(self, advice: Advice, why: str) -> None:
         if advice in {Advice.ROLL_BACK, Advice.STOP_STUCK}:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from failsoft.errors import ConfigError
 from failsoft.training.checkpoints.cadence import Cadence
 from failsoft.training.escalation import Poisoned
 from failsoft.training.snapshots.snapshot import SnapshotPolicy
+from failsoft.training.state import TrainingState
 
 
 class Task(Protocol):
@@ -25,6 +27,18 @@ class Task(Protocol):
 
     def loss(self, indices: NDArray[np.int64]) -> Tensor:
         """Mean loss over these samples (at least one), through the model that the guard and the optimizer hold."""
+        ...
+
+
+class Validation(Protocol):
+    """A look at the model between two batches. Both methods are called on all ranks, after an update."""
+
+    def due(self, state: TrainingState) -> bool:
+        """Whether to look now; the same answer on all ranks."""
+        ...
+
+    def run(self) -> Mapping[str, float]:
+        """Look, and leave model and generators as they were; what was found, the same on all ranks."""
         ...
 
 

@@ -43,16 +43,20 @@ class Saving:
     ill: str | None = field(default=None, init=False)
     """Name of the tensor that kept the last snapshot from being taken; the run goes back for it."""
 
+    found: dict[str, float] = field(default_factory=dict, init=False)
+    """What the last validation found; part of the metrics of checkpoints that follow."""
+
     def __post_init__(self) -> None:
         """Nothing is taken yet."""
         self._cadence = self.plan.cadence()
         self._snapshot_step = 0
         self._checkpoint_step = 0
         self._checkpoint_s = 0.0
+        self._epoch = 0
 
     def begin(self) -> str | None:
         """The state is the one to go on from; what :meth:`snapshot` says of it."""
-        self._checkpoint_step, self._checkpoint_s = self.state.step, self.clock.monotonic_s()
+        self._count_from_here()
         return self.snapshot()
 
     def due(self) -> Due:
@@ -83,7 +87,7 @@ class Saving:
         self.ill = None
         self._snapshot_step = self.state.step
         if self.checkpoints.position != saved or self.state.step < self._checkpoint_step:
-            self._checkpoint_step = self.state.step
+            self._checkpoint_step, self._epoch = self.state.step, self._epoch_here()
 
     def publish_final(self) -> bool:
         """Publish the state at the end of the run and wait for it; False when it is ill.
@@ -107,11 +111,11 @@ class Saving:
 
     def metrics(self) -> dict[str, float]:
         """What the rules of keeping may judge a checkpoint of this moment by."""
-        metrics = {"position": float(self.state.position), "step": float(self.state.step)}
+        metrics = self.found | {"position": float(self.state.position), "step": float(self.state.step)}
         return metrics if self.chronicle.loss is None else metrics | {"loss": self.chronicle.loss}
 
     def _checkpoint_due(self, *, meeting: bool) -> bool:
-        steps, ended = self.state.step - self._checkpoint_step, not self.state.position % self.batches.batches_per_epoch
+        steps, ended = self.state.step - self._checkpoint_step, self._epoch_here() > self._epoch
         if self._cadence.due(steps=steps, epoch_ended=ended) is not None:
             return True
         if not meeting or self._cadence.every_s is None:
@@ -120,7 +124,15 @@ class Saving:
         late = self._cadence.due(steps=steps, elapsed_s=elapsed_s) is not None
         return any_rank(self.ranks, late and self.ranks.rank == 0)
 
-    def _submit(self) -> None:
+    def _epoch_here(self) -> int:
+        """Counted, so that an epoch whose last batch was refused still ends: at the next update."""
+        return self.state.position // self.batches.batches_per_epoch
+
+    def _count_from_here(self) -> None:
         self._checkpoint_step, self._checkpoint_s = self.state.step, self.clock.monotonic_s()
+        self._epoch = self._epoch_here()
+
+    def _submit(self) -> None:
+        self._count_from_here()
         with self.watch.during(WatchPhase.CHECKPOINT), self.chronicle.handing_over():
             self.checkpoints.submit(self.state, self.metrics(), judged=True)
