@@ -30,12 +30,16 @@ class FakeLink:
         self.stopped = False
         self.closed = False
         self.deaf = False
+        self.hurried = 0
 
     def send(self, order: Message, memory: int) -> None:
         if self.deaf:
             raise ConnectionError("broken pipe")
         self.orders.append(dict(order))
         self.handles.append(memory)
+
+    def hurry(self) -> None:
+        self.hurried += 1
 
     def receive(self, timeout_s: float) -> Message | None:
         if not self.says:

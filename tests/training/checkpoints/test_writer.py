@@ -180,6 +180,19 @@ def test_waiting_for_the_end_ends_with_the_writer_or_with_the_time_given(tmp_pat
     assert bench.clock.monotonic_s() - begun_s <= 6.0
 
 
+def test_the_writer_spares_the_training_until_somebody_waits(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, [])
+    bench.offer(1)
+    (link,) = bench.links.started
+    assert link.hurried == 0
+    bench.offer(2)
+    assert link.hurried == 1
+    link.says += [WRITTEN, BEAT, WRITTEN]
+    bench.writer.drain()
+    assert link.hurried >= 2
+    assert bench.told() == [(PUBLISHED, 1), (PUBLISHED, 2)]
+
+
 def test_closing_finishes_what_is_on_its_way(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [])
     bench.offer(1)

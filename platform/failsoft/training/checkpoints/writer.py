@@ -117,6 +117,7 @@ class CheckpointWriter:
             self._begin(task)
         else:
             self._waiting = task
+            self._hurry()
 
     def look(self) -> list[News]:
         """What happened since the last look. Costs microseconds: fit for every step."""
@@ -132,6 +133,7 @@ class CheckpointWriter:
         """
         begun_s = self.clock.monotonic_s()
         while self.busy:
+            self._hurry()
             self._hear(wait_s=_WAIT_STEP_S if within_s is None else min(_WAIT_STEP_S, within_s))
             if within_s is not None and not self.clock.monotonic_s() - begun_s < within_s:
                 self._give_up(f"not written within {within_s:.0f} s")
@@ -144,6 +146,11 @@ class CheckpointWriter:
             link.close(self._policy.patience_s)
             self._life.move(Stage.ABSENT, why="closed")
         self._slots.close()
+
+    def _hurry(self) -> None:
+        """Somebody waits for what is being written now."""
+        if self._link is not None and self._writing is not None:
+            self._link.hurry()
 
     def _replace_waiting(self) -> None:
         waiting, self._waiting = self._waiting, None

@@ -18,23 +18,31 @@ import failsoft
 
 _LENGTH_BYTES = 4
 _SEND_PATIENCE_S = 5.0
-_MODULE = "failsoft.training.checkpoints.writer_process"
+WRITER = "failsoft.training.checkpoints.writer_process"
+MIRROR = "failsoft.training.checkpoints.mirror_process"
+NO_MEMORY = -1
+"""Instead of a file handle, with an order that needs none."""
 _GENTLE = ("ionice", "-c", "2", "-n", "7")
 _LEFT_BEHIND: list[subprocess.Popen[bytes]] = []
-"""Writers that were killed but that a dead disk does not let go; kept so that they can be collected later."""
+"""Killed but not let go by a dead disk, or parted from; kept so that they can be collected later."""
 
 Message = Mapping[str, Any]
+HURRY: Message = {"say": "hurry"}
 
 
 class Link(Protocol):
     """A writer at the other end."""
 
     def send(self, order: Message, memory: int) -> None:
-        """Hand over an order and the file handle of its memory.
+        """Hand over an order and the file handle of its memory, or :data:`NO_MEMORY`.
 
         Raises:
             ConnectionError: the writer is gone.
         """
+        ...
+
+    def hurry(self) -> None:
+        """Say that somebody waits for the order at hand, so that the writer spares nobody any more; never raises."""
         ...
 
     def receive(self, timeout_s: float) -> Message | None:
@@ -53,19 +61,26 @@ class Link(Protocol):
         """Let the writer end by itself, and kill it when it does not in time."""
         ...
 
+    def part(self) -> None:
+        """Let the writer finish what it is at and end by itself, however long that takes; never waits for it."""
+        ...
+
 
 class ProcessLink:
     """A writer in a process of its own, so that it takes neither the interpreter lock nor torch's threads.
 
     A plain subprocess that loads no torch: forking a process with CUDA or threads breaks both, and copies its pages.
+
+    Args:
+        module: what the process runs; :data:`WRITER` or :data:`MIRROR`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = WRITER) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             gentle = _GENTLE if shutil.which(_GENTLE[0]) else ()
             self.process = subprocess.Popen(
-                [*gentle, sys.executable, "-P", "-m", _MODULE, str(theirs.fileno()), str(os.getpid())],
+                [*gentle, sys.executable, "-P", "-m", module, str(theirs.fileno()), str(os.getpid())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -79,9 +94,14 @@ class ProcessLink:
     def send(self, order: Message, memory: int) -> None:
         """See :class:`Link`."""
         try:
-            send(self._socket, order, memory)
+            send(self._socket, order, None if memory == NO_MEMORY else memory)
         except OSError as error:
             raise ConnectionError(f"the writer took no order: {error}") from error
+
+    def hurry(self) -> None:
+        """See :class:`Link`."""
+        with suppress(OSError):  # a writer that is gone is noticed by whoever listens
+            send(self._socket, HURRY)
 
     def receive(self, timeout_s: float) -> Message | None:
         """See :class:`Link`."""
@@ -112,11 +132,20 @@ class ProcessLink:
 
     def close(self, patience_s: float) -> None:
         """See :class:`Link`."""
+        self._hang_up()
+        if self._reaped(patience_s) is None:
+            self.stop()
+
+    def part(self) -> None:
+        """See :class:`Link`."""
+        self._hang_up()
+        if self._reaped(0.1) is None:
+            _LEFT_BEHIND.append(self.process)
+
+    def _hang_up(self) -> None:
         with suppress(OSError):  # it is gone already
             self._socket.shutdown(socket.SHUT_RDWR)  # a close alone says nothing while a loader's fork holds this end
         self._socket.close()
-        if self._reaped(patience_s) is None:
-            self.stop()
 
     def _reaped(self, patience_s: float) -> int | None:
         try:
