@@ -36,8 +36,13 @@ class BackoffPolicy:
         """Seconds to wait after ``failures`` failures in a row (1 = the first); 0 for none."""
         if failures <= 0:
             return 0.0
-        try:
-            plain_s = min(self.first_s * self.factor ** (failures - 1), self.cap_s)
-        except OverflowError:  # so many failures that the wait has long met its cap
-            plain_s = self.cap_s if self.first_s else 0.0
+        plain_s = grown(self.first_s, failures, factor=self.factor, cap=self.cap_s)
         return plain_s * (1.0 + self.jitter_fraction * rng.uniform(-1.0, 1.0))
+
+
+def grown(first: float, failures: int, *, factor: float, cap: float) -> float:
+    """A patience in any unit after ``failures`` in a row (1 = the first): ``first``, times the factor for each more."""
+    try:
+        return min(first * factor ** (failures - 1), cap)
+    except OverflowError:  # so many failures that the wait has long met its cap
+        return cap if first else 0.0

@@ -20,8 +20,18 @@ class FaultKind(StrEnum):
     """One gradient entry is Inf. Bound to the data."""
     KILL_WORKER = "kill_worker"
     """SIGKILL to the worker itself, before it starts this batch. Happens once, also across restarts."""
+    OUT_OF_MEMORY = "out_of_memory"
+    """Memory runs out in each pass over more samples than ``above_samples``, in the forward or the backward pass."""
     BROKEN_WEIGHTS = "broken_weights"
     """A serving replica's weights are shuffled in memory while the fault's file says so."""
+
+
+class FaultMoment(StrEnum):
+    """In which pass memory runs out."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    """In the middle of it: the gradients of later layers are there, those of earlier ones are not."""
 
 
 _ONCE = frozenset({FaultKind.KILL_WORKER})
@@ -36,11 +46,17 @@ class Fault:
     """Batch position (training): batches consumed since the start of the run, from 0."""
     rank: int = 0
     """The rank that it strikes."""
+    when: FaultMoment = FaultMoment.FORWARD
+    """Of ``out_of_memory``: the pass that fails."""
+    above_samples: int = 1
+    """Of ``out_of_memory``: passes over so many samples, or fewer, fit; 0: none does."""
 
     def __post_init__(self) -> None:
         """Refuse faults that could never strike."""
         if self.position < 0 or self.rank < 0:
             raise ConfigError(f"fault {self.kind} at position {self.position}, rank {self.rank}: both count from 0")
+        if self.above_samples < 0:
+            raise ConfigError(f"above_samples is {self.above_samples}; use 0 or more")
 
     @property
     def mark(self) -> str:
@@ -92,11 +108,16 @@ def burst(kind: FaultKind, *, first: int, count: int, ranks: Iterable[int] = (0,
 
 
 def _fault(entry: dict[str, object]) -> Fault:
-    unknown = set(entry) - {"kind", "position", "rank"}
+    known = ("kind", "position", "rank", "when", "above_samples")
+    unknown = set(entry) - set(known)
     if unknown:
-        raise ConfigError(f"fault {entry} has unknown fields {sorted(unknown)}; known are kind, position, rank")
+        raise ConfigError(f"fault {entry} has unknown fields {sorted(unknown)}; known are {', '.join(known)}")
     return Fault(
-        kind=FaultKind(str(entry["kind"])), position=int(str(entry["position"])), rank=int(str(entry.get("rank", 0)))
+        kind=FaultKind(str(entry["kind"])),
+        position=int(str(entry["position"])),
+        rank=int(str(entry.get("rank", 0))),
+        when=FaultMoment(str(entry.get("when", FaultMoment.FORWARD))),
+        above_samples=int(str(entry.get("above_samples", 1))),
     )
 
 

@@ -16,6 +16,8 @@ from failsoft.errors import ConfigError
 
 Compute = Callable[[], Tensor]
 """Forward pass of one (micro-)batch; returns a scalar mean loss that depends on the model."""
+Passes = Callable[[Compute | Sequence[Compute], Sequence[float] | None], Tensor]
+"""All passes of one update, with the shares of its micro-batches; returns the loss."""
 
 
 @dataclass(frozen=True, kw_only=True)

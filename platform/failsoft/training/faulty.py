@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from failsoft.health.faults import FaultKind
+from failsoft.health.faults import Fault, FaultKind, FaultMoment
 
 
 class _InfGradient(torch.autograd.Function):
@@ -39,6 +39,36 @@ def strike_loss(loss: Tensor, kinds: Iterable[FaultKind], model: nn.Module) -> T
         elif kind is FaultKind.INF_GRADIENT:
             loss = loss + _InfGradient.apply(next(model.parameters()))  # type: ignore[no-untyped-call]
     return loss
+
+
+def strike_memory(loss: Tensor, samples: int, faults: Iterable[Fault], model: nn.Module) -> Tensor:
+    """The loss of one pass over so many samples, where no planned fault lets memory run out.
+
+    Raises:
+        torch.OutOfMemoryError: one does; now, or in the middle of the backward pass.
+    """
+    for fault in faults:
+        if fault.kind is not FaultKind.OUT_OF_MEMORY or samples <= fault.above_samples:
+            continue
+        if fault.when is FaultMoment.FORWARD:
+            raise _planned(samples)
+        _fail_midway(model, samples)
+    return loss
+
+
+def _fail_midway(model: nn.Module, samples: int) -> None:
+    """The gradient of a parameter in the middle of the model never comes."""
+    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+    def fail(_gradient: Tensor) -> None:
+        handle.remove()
+        raise _planned(samples)
+
+    handle = learning[len(learning) // 2].register_hook(fail)  # type: ignore[no-untyped-call]
+
+
+def _planned(samples: int) -> torch.OutOfMemoryError:
+    return torch.OutOfMemoryError(f"planned fault: tried to allocate {samples}.00 GiB for {samples} samples")
 
 
 def kill_self() -> None:

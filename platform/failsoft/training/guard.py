@@ -35,12 +35,12 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel
 
-from failsoft.errors import ConfigError
-from failsoft.training.backward import Backward, Compute
+from failsoft.training.backward import Backward, Compute, Passes
 from failsoft.training.gradients import Gradients
+from failsoft.training.guard_policy import GuardPolicy
 from failsoft.training.ranks import Ranks, ranks_here
-from failsoft.training.relief import Relief, ReliefPolicy
-from failsoft.training.spikes import SpikePolicy, SpikeWatch
+from failsoft.training.relief import Relief, at_share_of_rate
+from failsoft.training.spikes import SpikeWatch
 from failsoft.training.state import first_unhealthy, model_tensors
 from failsoft.training.traces import Traces
 from failsoft.training.update import Update, close_round, refuse_metric
@@ -49,35 +49,6 @@ from failsoft.training.verdict import SPIKES, Limits, Reading, Refusal, StepOutc
 __all__ = ["Compute", "GuardPolicy", "Refusal", "StepGuard", "StepOutcome"]
 
 _NO_LIMITS = Limits()
-
-
-@dataclass(frozen=True, kw_only=True)
-class GuardPolicy:
-    """What a step must satisfy."""
-
-    max_grad_norm: float | None = 1.0
-    """Clip the total gradient norm to this; None does not clip."""
-    min_loss_scale: float = 1.0
-    """The loss scale of a GradScaler never backs off below this."""
-    autocast_dtype: torch.dtype | None = None
-    """Run the forward pass under autocast to this type; None leaves that to the caller."""
-    loss_spikes: SpikePolicy | None = None
-    """Refuse a loss (mean over the ranks) far above its usual level; None does not look."""
-    norm_spikes: SpikePolicy | None = None
-    """The same for the gradient norm before clipping."""
-    relief: ReliefPolicy | None = None
-    """Lower the learning rate for a while after a refused step; None leaves it."""
-
-    def __post_init__(self) -> None:
-        """Refuse limits that no step could meet."""
-        if self.max_grad_norm is not None and not 0.0 < self.max_grad_norm < math.inf:
-            raise ConfigError(
-                f"max_grad_norm is {self.max_grad_norm}; use a positive number, or None to leave norms as they are"
-            )
-        if not 0.0 < self.min_loss_scale < math.inf:
-            raise ConfigError(
-                f"min_loss_scale is {self.min_loss_scale}; a scale of 0 writes NaN into the weights, use 1.0 or so"
-            )
 
 
 @dataclass(kw_only=True)
@@ -116,6 +87,7 @@ class StepGuard:
         self.update = Update(self.optimizer, self.gradients, self.policy.max_grad_norm)
         dtype = self.policy.autocast_dtype
         self.backward = Backward(model=self.model, device=device, scaler=self._scaler, autocast_dtype=dtype)
+        self.run_passes: Passes = self.backward.run  # the memory ladder puts its own around it
         self.relief = Relief(self.policy.relief)
         self.loss_watch = None if self.policy.loss_spikes is None else SpikeWatch(self.policy.loss_spikes)
         self.norm_watch = None if self.policy.norm_spikes is None else SpikeWatch(self.policy.norm_spikes)
@@ -131,7 +103,7 @@ class StepGuard:
         sample_ids: Sequence[int] = (),
         position: int = 0,
     ) -> StepOutcome:
-        """Do one step: the whole of it, or nothing.
+        """Do one step: the whole of it, or nothing. :meth:`attempt`, then :meth:`apply` or :meth:`refuse`.
 
         Args:
             compute: forward pass of the batch, or of each of its micro-batches (their gradients add up); called once.
@@ -142,12 +114,29 @@ class StepGuard:
         Raises:
             Exception: whatever ``compute`` raises (out of memory, say), after everything is back as it was: the caller
                 may call again for the same batch, in smaller micro-batches. Under DDP all ranks must do so together, if
-                no backward pass had begun: DDP can't take up a reduction that broke off.
+                no backward pass had begun: DDP can't take up a reduction that broke off. (The memory ladder,
+                :mod:`failsoft.training.memory.net`, does both.)
         """
+        outcome = self.attempt(compute, shares, sample_ids=sample_ids, position=position)
+        if outcome.refusal is None:
+            self.apply(outcome)
+        else:
+            self.refuse(outcome)
+        return outcome
+
+    def attempt(
+        self,
+        compute: Compute | Sequence[Compute],
+        shares: Sequence[float] | None = None,
+        *,
+        sample_ids: Sequence[int] = (),
+        position: int = 0,
+    ) -> StepOutcome:
+        """The passes and the verdict of :meth:`step`; the update, or the way back, is the caller's."""
         self.traces.remember()
         self.optimizer.zero_grad(set_to_none=True)
         try:
-            loss = self.backward.run(compute, shares)
+            loss = self.run_passes(compute, shares)
             if self._scaler is not None:
                 self._reopen(self._scaler)
                 self._scaler.unscale_(self.optimizer)
@@ -155,10 +144,6 @@ class StepGuard:
         except BaseException:  # also KeyboardInterrupt: no trace of half a step may stay; re-raised
             self.go_back()
             raise
-        if outcome.refusal is None:
-            self.apply(outcome)
-        else:
-            self.refuse(outcome)
         return outcome
 
     def begin(self) -> None:
@@ -186,16 +171,23 @@ class StepGuard:
             return StepOutcome(position, ids, self.ranks.rank, None, reading.loss, reading.mean_loss, reading.norm)
         return self._explained(refusal, reading, ids, position)
 
-    def apply(self, outcome: StepOutcome) -> None:
-        """Carry an examined step out: clip, update, and move scaler, scheduler and EMA on."""
-        if self.relief.factor < 1.0:
-            with self.relief.lowered(self.optimizer):
+    def apply(self, outcome: StepOutcome, *, portion: float = 1.0, moves_on: bool = True) -> None:
+        """Carry an examined step out: clip, update, and move scaler, scheduler and EMA on.
+
+        Args:
+            outcome: of the step.
+            portion: share of a whole batch that this update is of; the learning rate is lowered to it.
+            moves_on: False where more updates of the same batch follow: scheduler and EMA move once a batch.
+        """
+        if (factor := self.relief.factor * portion) < 1.0:
+            with at_share_of_rate(self.optimizer, factor):
                 self.update.carry_out(outcome.grad_norm, self._norm)
         else:
             self.update.carry_out(outcome.grad_norm, self._norm)
         if self._scaler is not None:
             close_round(self._scaler)  # `unscale_` recorded its finding, so growth goes on as torch does it
-        self.moved_on(outcome.mean_loss, self._mean_norm)
+        if moves_on:
+            self.moved_on(outcome.mean_loss, self._mean_norm)
 
     def moved_on(self, mean_loss: float, mean_norm: float) -> None:
         """What follows an update that happened, whoever carried it out: scheduler, EMA, relief, usual levels.

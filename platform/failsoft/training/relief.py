@@ -7,7 +7,7 @@ work from the current rate (ExponentialLR, CosineAnnealingLR) never see it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,17 +64,9 @@ class Relief:
             risen = self.factor + self._rise
             self.factor = 1.0 if risen > 1.0 - 1e-9 else risen
 
-    @contextmanager
-    def lowered(self, optimizer: Optimizer) -> Iterator[None]:
-        """The optimizer at the lowered rate, for the time of the block; groups that find their own rate keep it."""
-        rated = [(group, group["lr"]) for group in optimizer.param_groups if group.get("lr") is not None]
-        for group, rate in rated:
-            group["lr"] = rate * self.factor  # a rate that is a tensor is replaced, not changed
-        try:
-            yield
-        finally:
-            for group, rate in rated:
-                group["lr"] = rate
+    def lowered(self, optimizer: Optimizer) -> AbstractContextManager[None]:
+        """The optimizer at the lowered rate, for the time of the block."""
+        return at_share_of_rate(optimizer, self.factor)
 
     def state_dict(self) -> dict[str, Any]:
         """Factor and pace of recovery."""
@@ -83,3 +75,16 @@ class Relief:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the state of a checkpoint on."""
         self.factor, self._rise = float(state_dict["factor"]), float(state_dict["rise"])
+
+
+@contextmanager
+def at_share_of_rate(optimizer: Optimizer, share: float) -> Iterator[None]:
+    """The optimizer at a share of its learning rate for the time of the block; groups that find their own keep it."""
+    rated = [(group, group["lr"]) for group in optimizer.param_groups if group.get("lr") is not None]
+    for group, rate in rated:
+        group["lr"] = rate * share  # a rate that is a tensor is replaced, not changed
+    try:
+        yield
+    finally:
+        for group, rate in rated:
+            group["lr"] = rate

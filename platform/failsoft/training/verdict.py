@@ -20,6 +20,8 @@ class Refusal(StrEnum):
     ELSEWHERE = "another rank refused"
     LOSS_SPIKE = "loss is far above its usual level"
     GRADIENT_SPIKE = "gradient norm is far above its usual level"
+    OUT_OF_MEMORY = "out of memory on every rung"
+    """The batch did not fit, however small its pieces; says nothing about its numbers."""
 
 
 SPIKES = frozenset({Refusal.LOSS_SPIKE, Refusal.GRADIENT_SPIKE})
