@@ -27,7 +27,7 @@ class Errand(Generic[Found]):
     """Picklable."""
     patience_s: float
     gpus: int = 0
-    """Of the node's, for this work alone; its process ends with it. CPUs are not asked for, so nothing waits for one."""
+    """Of the node's; the process that used them ends with the work. CPUs are not asked for: nothing waits for one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,8 @@ def send(errands: Mapping[Key, Errand[Found]], clock: Clock) -> dict[Key, Found 
 
 def _begun(errand: Errand[Any]) -> Any:
     there = NodeAffinitySchedulingStrategy(errand.node, soft=False)
-    task = ray.remote(num_cpus=0, num_gpus=errand.gpus, max_retries=0, scheduling_strategy=there)(_do)
+    plain: Any = ray.remote(_do)
+    task = plain.options(num_cpus=0, num_gpus=errand.gpus, max_retries=0, scheduling_strategy=there)
     return task.remote(errand.work)
 
 

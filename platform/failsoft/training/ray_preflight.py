@@ -7,17 +7,15 @@ needs no all-reduce.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
 
 import ray
-import ray.util
 
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.training.ray_errands import Errand, Trouble, send
+from failsoft.training.ray_meetings import Meetings
 from failsoft.training.ray_room import rooms_here
 from failsoft.training.ray_settings import RaySettings
 from failsoft.training.survival.preflight import (
@@ -27,21 +25,11 @@ from failsoft.training.survival.preflight import (
     failed,
     no_answer,
     not_here,
-    passed,
     summary_of,
 )
 from failsoft.training.survival.preflight_compute import MATMUL, known_answer_on_device
-from failsoft.training.survival.preflight_faults import NodeFault, NodeFaultKind, Struck, faults_of
+from failsoft.training.survival.preflight_faults import NodeFault, Struck, faults_of
 from failsoft.training.survival.preflight_host import bytes_needed
-from failsoft.training.survival.preflight_meeting import (
-    MEETING,
-    Answer,
-    Blame,
-    Invitation,
-    judge_meeting,
-    meet,
-    sort_out,
-)
 from failsoft.training.survival.preflight_node import Look, look_around
 from failsoft.training.survival.preflight_record import Record, Standing, read_record, write_record
 from failsoft.training.survival.room import NodeRoom, need_of, usable
@@ -88,9 +76,8 @@ def preflight(
         kind = "node_returned" if change.move.after is Standing.FIT else f"node_{change.move.after}"
         ledger.record(kind, change.move.why, node=change.node, host=change.host)
     fit = sum(report.node not in record.excluded for report in reports)
-    ledger.record(
-        "preflight", f"{fit} of {len(reports)} nodes are fit", took_s=round(took_s, 3), nodes=summary_of(reports)
-    )
+    said = f"{fit} of {len(reports)} nodes are fit"
+    ledger.record("preflight", said, took_s=round(took_s, 3), **summary_of(reports))
     try:
         write_record(settings.folder, record)
     except OSError as error:  # the nodes were looked at all the same; a disk that is away is a finding of theirs
@@ -118,7 +105,7 @@ def look_at_nodes(
     fit = [node for node, report in reports.items() if report.passed]
     trusted = [node for node in fit if node not in known.excluded]
     doubted = [node for node in fit if node in known.excluded]
-    meetings = _Meetings(settings=settings, policy=policy, struck=struck, clock=clock)
+    meetings = Meetings(fabric=settings.fabric, gpu=settings.gpu, policy=policy, struck=struck, clock=clock)
     for node, finding in meetings.findings(trusted, doubted).items():
         reports[node] = reports[node].with_findings([finding])
     return tuple(reports.values())
@@ -143,7 +130,9 @@ class _Looks:
             for node, look in looks.items()
         }
         errands |= {
-            (node, gpu): Errand(node=node, work=partial(_look_at_gpu, policy), patience_s=self._patience_s(node), gpus=1)
+            (node, gpu): Errand(
+                node=node, work=partial(_look_at_gpu, policy), patience_s=self._patience_s(node), gpus=1
+            )
             for node, room in rooms.items()
             for gpu in range(self._gpus(room))
         }
@@ -196,46 +185,3 @@ def _look_at_gpu(policy: PreflightPolicy) -> tuple[Finding, ...]:
     began_s, (gpu, *_) = clock.monotonic_s(), ray.get_gpu_ids()
     found = known_answer_on_device("cuda:0", policy.matmul_s, clock)
     return (replace(found, probe=f"{MATMUL} GPU {gpu}", took_s=clock.monotonic_s() - began_s),)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Meetings:
-    """Nodes together."""
-
-    settings: RaySettings
-    policy: PreflightPolicy
-    struck: Mapping[str, Struck]
-    clock: Clock
-    numbers: Iterator[int] = field(default_factory=count)
-
-    def findings(self, trusted: Sequence[str], doubted: Sequence[str]) -> dict[str, Finding]:
-        """Of each node. Doubted ones meet one of the trusted after these have met, so that nobody waits for them."""
-        if len(trusted) + len(doubted) < 2:
-            return {node: not_here(MEETING, "there is no other node to meet") for node in (*trusted, *doubted)}
-        began_s = self.clock.monotonic_s()
-        guilty = sort_out(trusted, self._gather)
-        hosts = [node for node in trusted if node not in guilty][:1]
-        again = sort_out([*hosts, *doubted], self._gather) if doubted else {}
-        guilty |= {node: why for node, why in again.items() if node not in hosts}
-        took_s = self.clock.monotonic_s() - began_s
-        met = passed(MEETING, f"with {len(trusted) + len(doubted) - len(guilty)} nodes")
-        outcomes = {node: failed(MEETING, guilty[node]) if node in guilty else met for node in (*trusted, *doubted)}
-        return {node: replace(outcome, took_s=took_s) for node, outcome in outcomes.items()}
-
-    def _gather(self, groups: Sequence[Sequence[str]]) -> list[Blame]:
-        import torch.distributed as dist  # noqa: PLC0415 -- a lone node, the most of all runs, needs none of it
-
-        host = str(ray.util.get_node_ip_address())
-        store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)
-        errands = {
-            (number, node): self._errand(node, self._invitation(node, rank, len(group), store.port, number, host))
-            for number, group in zip(self.numbers, groups, strict=False)
-            for rank, node in enumerate(group)
-        }
-        return []
-
-
-def _meet(invitation: Invitation, network: Mapping[str, str], struck: Struck) -> Answer:
-    struck.stand_still(NodeFaultKind.AWAY_FROM_MEETING)
-    os.environ.update(network)
-    return meet(invitation)
