@@ -32,6 +32,10 @@ from failsoft.health.ledger import Ledger
 EXIT_PREEMPTED = 143
 """128 + SIGTERM: what schedulers expect of a process that was asked to end and did."""
 NOTICE_NAME = "leave.json"
+RESIZE_NAME = "resize.json"
+"""The supervisor's own notice: save and leave, to go on at once with more workers."""
+_RESIZE_GRACE_S = 600.0
+"""Nobody kills the workers for a planned resize, so they may take their time to save."""
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 _LOOK_S = 0.1
 
@@ -122,8 +126,16 @@ def listening(notice: Notice) -> Iterator[None]:
 
 def drop_notice(run_folder: Path, why: str) -> Path:
     """Tell a run, by a file in its folder, to save and end; returns the file."""
-    run_folder.mkdir(parents=True, exist_ok=True)
-    path = run_folder / NOTICE_NAME
+    return _drop(run_folder / NOTICE_NAME, why)
+
+
+def drop_resize(run_folder: Path, why: str) -> Path:
+    """Ask the workers of a run, not the run, to save and leave; returns the file."""
+    return _drop(run_folder / RESIZE_NAME, why)
+
+
+def _drop(path: Path, why: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(f".{os.getpid()}.aside")
     aside.write_text(json.dumps({"why": why}), "utf-8")
     aside.replace(path)
@@ -132,9 +144,19 @@ def drop_notice(run_folder: Path, why: str) -> Path:
 
 def read_notice(run_folder: Path) -> Word | None:
     """What a run was told by file; None when nothing lies there (or storage is away, which is no notice)."""
+    why = _read(run_folder / NOTICE_NAME)
+    return None if why is None else Word(why=why, whole_run=True)
+
+
+def read_resize(run_folder: Path) -> Word | None:
+    """What the workers were asked by file for a planned resize; None when they were not."""
+    why = _read(run_folder / RESIZE_NAME)
+    return None if why is None else Word(why=why, grace_s=_RESIZE_GRACE_S)
+
+
+def _read(path: Path) -> str | None:
     try:
-        body = json.loads((run_folder / NOTICE_NAME).read_text("utf-8"))
-        return Word(why=str(body["why"]), whole_run=True)
+        return str(json.loads(path.read_text("utf-8"))["why"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -144,6 +166,11 @@ def withdraw_notice(run_folder: Path) -> None:
     (run_folder / NOTICE_NAME).unlink(missing_ok=True)
 
 
+def withdraw_resize(run_folder: Path) -> None:
+    """Workers that start are to stay."""
+    (run_folder / RESIZE_NAME).unlink(missing_ok=True)
+
+
 @contextmanager
 def passing_on(notice: Notice, run_folder: Path) -> Iterator[None]:
     """For the time of the block, what this process hears its run is told by file, wherever the workers are.
@@ -151,6 +178,13 @@ def passing_on(notice: Notice, run_folder: Path) -> Iterator[None]:
     What the run was told before is withdrawn first: a run that starts is wanted.
     """
     withdraw_notice(run_folder)
+    with carrying(notice, run_folder):
+        yield
+
+
+@contextmanager
+def carrying(notice: Notice, run_folder: Path) -> Iterator[None]:
+    """As :func:`passing_on`, in a process that serves a run which another one has started: nothing is withdrawn."""
     over = threading.Event()
 
     def carry() -> None:
@@ -200,7 +234,7 @@ class Deadline:
     def look(self) -> None:
         """Look once."""
         if self._notice.heard is None:
-            word = read_notice(self._folder)
+            word = read_notice(self._folder) or read_resize(self._folder)
             if word is not None:
                 self._notice.give(word)
         if self._notice.heard is not None:

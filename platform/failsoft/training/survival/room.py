@@ -27,6 +27,44 @@ class NodeState(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WorkerRange:
+    """How few and how many workers a run may have."""
+
+    least: int = 1
+    most: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse a range that holds nothing."""
+        if self.least < 1:
+            raise ConfigError(f"workers is {self.least}; use 1 or more, or a range like 1:4")
+        if self.most < self.least:
+            raise ConfigError(f"workers is {self.least}:{self.most}; write the smaller number first")
+
+    @classmethod
+    def of(cls, workers: int | tuple[int, int]) -> WorkerRange:
+        """A fixed number, or a pair of least and most."""
+        least, most = (workers, workers) if isinstance(workers, int) else workers
+        return cls(least=least, most=most)
+
+    @classmethod
+    def parse(cls, text: str) -> WorkerRange:
+        """As people write it: ``4``, or ``1:4``.
+
+        Raises:
+            ConfigError: it is neither.
+        """
+        least, colon, most = text.partition(":")
+        try:
+            return cls(least=int(least), most=int(most) if colon else int(least))
+        except ValueError as error:
+            raise ConfigError(f"workers is {text!r}; write a number like 4, or a range like 1:4") from error
+
+    def choose(self, fit: int) -> int | None:
+        """As many as fit, up to the most; None when fewer fit than must."""
+        return None if fit < self.least else min(fit, self.most)
+
+
+@dataclass(frozen=True, kw_only=True)
 class NodeRoom:
     """One node that the cluster lists."""
 

@@ -34,6 +34,12 @@ class Cause(StrEnum):
     """A worker was killed or hung, or what it needs (a peer, a disk, memory) was away."""
     PREEMPTION = "preemption"
     """Its machine was wanted elsewhere; the workers were told, saved and left."""
+    RESIZE = "resize"
+    """The supervisor itself had the workers save and leave, to go on with more of them."""
+
+
+_NO_FAULT = frozenset({Cause.PREEMPTION, Cause.RESIZE})
+"""What moves a run says nothing of its health: it waits for nothing and is charged to no failure's budget."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +70,18 @@ class Attempt:
     """The workers were told to leave, and did."""
     told_to_leave: bool = False
     """The whole run was told to end, not only these workers."""
+    resized: bool = False
+    """The workers left because the supervisor asked them to, for a planned change of their number."""
+    room_lost: bool = False
+    """Nodes went, so that Ray could not make use of its one immediate retry; the supervisor makes it, with fewer."""
     forgot: int | None = None
     """A group of workers began with batch 0 although a checkpoint at this position was there; None: none did."""
 
     @property
     def cause(self) -> Cause:
         """Which budget it is charged to."""
+        if self.resized:
+            return Cause.RESIZE
         if self.preempted:
             return Cause.PREEMPTION
         return Cause.BUG if self.failures else Cause.INFRASTRUCTURE
@@ -126,7 +138,7 @@ def next_attempt(history: Sequence[Attempt], policy: RestartPolicy) -> Decision:
     why_not = _reason_to_stop(history, policy)
     if why_not is not None:
         return Decision(what=Next.STOP, why=why_not)
-    if last.cause is Cause.PREEMPTION:
+    if last.cause in _NO_FAULT:
         return Decision(what=Next.RETRY, why=last.error)
     return Decision(what=Next.RETRY, why=last.error, failures_in_a_row=_failures_in_a_row(history))
 
@@ -199,7 +211,8 @@ def _spent_budget(history: Sequence[Attempt], policy: RestartPolicy) -> str | No
     """Attempts that did not progress, by cause; moving a run between machines (preemption) says nothing of the rest."""
     last = history[-1]
     barren = _since_progress(history)
-    moved = [attempt for attempt in barren if attempt.cause is Cause.PREEMPTION]
+    faultless = [attempt for attempt in barren if attempt.cause in _NO_FAULT]
+    moved = [attempt for attempt in faultless if attempt.cause is Cause.PREEMPTION]
     if policy.max_preemptions_without_progress is not None and len(moved) >= policy.max_preemptions_without_progress:
         return (
             f"{len(moved)} times the workers were told to leave before a checkpoint beyond batch {last.reached}; use "
@@ -211,7 +224,7 @@ def _spent_budget(history: Sequence[Attempt], policy: RestartPolicy) -> str | No
             f"{len(bugs)} attempts ended by errors of the code without a checkpoint beyond batch {last.reached}; the "
             f"last one: {bugs[0].error}; mend it, then start the run again"
         )
-    failed = len(barren) - len(moved)
+    failed = len(barren) - len(faultless)
     if failed >= policy.max_attempts_without_progress:
         return (
             f"{failed} attempts in a row ended without a checkpoint beyond batch {last.reached}; the last one: "
@@ -221,15 +234,18 @@ def _spent_budget(history: Sequence[Attempt], policy: RestartPolicy) -> str | No
 
 
 def _failures_in_a_row(history: Sequence[Attempt]) -> int:
-    """Since the last progress, and with the attempt that made it, for it has failed, too; preemptions are none."""
+    """Since the last progress, and with the attempt that made it, for it has failed, too; moving the run is none.
+
+    Where a node was lost, the one immediate retry is still to be had.
+    """
     barren = _since_progress(history)
-    row = list(history[-len(barren) - 1 :])
-    return sum(attempt.cause is not Cause.PREEMPTION for attempt in row)
+    row = [attempt for attempt in history[-len(barren) - 1 :] if attempt.cause not in _NO_FAULT]
+    return len(row) - any(attempt.room_lost for attempt in row)
 
 
 def _deterministic_bug(history: Sequence[Attempt]) -> Failure | None:
     """Told to leave, a worker may fail of whatever went before it: its loader, a peer. That is no bug, at any batch."""
-    stayed = (attempt for attempt in history if not attempt.preempted)
+    stayed = (attempt for attempt in history if attempt.cause not in _NO_FAULT)
     counts = Counter(failure for attempt in stayed for failure in attempt.failures)
     return next((failure for failure, count in counts.items() if count >= 2), None)
 
