@@ -5,6 +5,8 @@
     FailsoftError
     ├── ConfigError             a setting is impossible or unsafe; raised when the setting is made
     ├── CorpusError             input data is absent, malformed or not in the promised form
+    ├── SampleError             one sample is not as it must be; training goes on without it
+    ├── SourceError             where samples come from is out of reach, or does not answer in time
     ├── IllegalMoveError        a state machine was asked for a move that its table does not list
     ├── ArtifactError           something on disk
     │   ├── ArtifactMissingError      nothing (whole) is there
@@ -14,6 +16,7 @@
     │   ├── NoSnapshotError     a rollback was asked for before the first healthy snapshot
     │   ├── DropRateError       too many batches were refused: the data is ill, not the step
     │   ├── NoProgressError     restarts no longer move the run forward
+    │   ├── LoaderError         not one sample can be loaded, or the workers that load them die again and again
     │   └── PreemptedError      the run was told to leave; what it had is saved, the same command goes on
     ├── ServingError
     │   ├── BadRequestError     the caller sent something that no model can answer
@@ -44,6 +47,14 @@ class ConfigError(FailsoftError):
 
 class CorpusError(FailsoftError):
     """Input data is absent, malformed, or not in the promised form."""
+
+
+class SampleError(FailsoftError):
+    """One sample is not as it must be: malformed, or its digest does not fit. Says nothing of the others."""
+
+
+class SourceError(FailsoftError):
+    """Where samples come from is out of reach, or does not answer in time. Says nothing of any sample."""
 
 
 class IllegalMoveError(FailsoftError):
@@ -86,9 +97,13 @@ class NoProgressError(TrainingError):
     exit_status = 4
 
 
+class LoaderError(TrainingError):
+    """Not one sample can be loaded, or the workers that load them die again and again."""
+
+
 def training_error(kind: str, diagnosis: str) -> TrainingError:
     """A diagnosis that came by way of the ledger, as the error that it was; a plain one where the kind is unknown."""
-    kinds = {error.__name__: error for error in (NoSnapshotError, DropRateError, NoProgressError)}
+    kinds = {error.__name__: error for error in (NoSnapshotError, DropRateError, NoProgressError, LoaderError)}
     return kinds.get(kind, TrainingError)(diagnosis)
 
 

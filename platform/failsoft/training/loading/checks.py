@@ -1,0 +1,85 @@
+"""What a sample must satisfy before it is trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from failsoft.errors import ConfigError
+from failsoft.training.loading.sample import BadKind
+
+Judgement = tuple[BadKind, str]
+"""What is wrong with a sample, and how, in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleChecks:
+    """The checks of one data set. All are made in the process that loads. Picklable if its functions are."""
+
+    max_length: int | None = None
+    """Longest sample; None does not look."""
+    length_of: Callable[[Any], int] = len
+    """What ``max_length`` is compared with."""
+    finite: bool = True
+    """Refuse NaN and Inf in any tensor or array of a sample."""
+    check: Callable[[Any], str | None] | None = None
+    """The user's own: what is wrong in words, None when nothing is. What it raises is wrong, too."""
+
+    def __post_init__(self) -> None:
+        """Refuse a limit that nothing meets."""
+        if self.max_length is not None and self.max_length < 1:
+            raise ConfigError(f"max_length is {self.max_length}; use 1 or more, or None for no limit")
+
+    def judge(self, sample: object) -> Judgement | None:
+        """Length and the user's check, sample by sample; finiteness is looked at in whole batches, which is cheaper."""
+        if self.max_length is not None and (length := self.length_of(sample)) > self.max_length:
+            return BadKind.TOO_LONG, f"length {length:,}, at most {self.max_length:,}"
+        said = None if self.check is None else self.check(sample)
+        return None if said is None else (BadKind.MALFORMED, said)
+
+
+def not_finite(data: object) -> str | None:
+    """Where NaN or Inf is in a sample or a whole batch, in words; None when nowhere."""
+    for path, leaf in leaves(data):
+        if not _is_finite(leaf):
+            return f"{path or 'the sample'} holds NaN or Inf"
+    return None
+
+
+def leaves(data: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """Everything in nested mappings, tuples and lists, with where it is."""
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from leaves(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(data, Sequence) and not isinstance(data, str | bytes | bytearray):
+        for place, value in enumerate(data):
+            yield from leaves(value, f"{path}[{place}]")
+    else:
+        yield path, data
+
+
+def form_of(sample: object) -> tuple[tuple[str, str], ...]:
+    """Names, types and shapes: what two samples must share to be stacked."""
+    return tuple((path, _form(leaf)) for path, leaf in leaves(sample))
+
+
+def _form(leaf: object) -> str:
+    if isinstance(leaf, Tensor | np.ndarray):
+        return f"{type(leaf).__name__} {tuple(leaf.shape)} {leaf.dtype}"
+    return type(leaf).__name__
+
+
+def _is_finite(leaf: object) -> bool:
+    if isinstance(leaf, Tensor):
+        if not (leaf.is_floating_point() or leaf.is_complex()):
+            return True
+        # One pass and no copy: a sum is finite unless something in it is not, or it overflows, so look again then.
+        return bool(torch.isfinite(leaf.sum())) or bool(torch.isfinite(leaf).all())
+    if isinstance(leaf, np.ndarray):
+        return leaf.dtype.kind not in "fc" or bool(np.isfinite(leaf).all())
+    return not isinstance(leaf, float | complex) or bool(np.isfinite(leaf))

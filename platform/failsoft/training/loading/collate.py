@@ -1,0 +1,143 @@
+"""Makes a batch of what could be had: as many rows as were asked for, and a weight for each.
+
+A place whose sample is bad is filled with a copy of a good sample of the same batch (the first bad place gets the first
+good one, and so on: a pure function of the batch) at weight 0. So shapes and steps stay equal on all ranks, and no
+sample counts twice.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from failsoft.training.loading.checks import Judgement, form_of, leaves, not_finite
+from failsoft.training.loading.sample import BadKind, Gathered
+
+Collate = Callable[[list[Any]], Any]
+
+
+class Fill(StrEnum):
+    """What becomes of the place of a sample that could not be had."""
+
+    COPY = "copy"
+    """A row of weight 0: all batches have the same shape. Exact for every model whose rows do not see each other."""
+    LEAVE_OUT = "leave out"
+    """No row: exact for batch norm, too, but shapes differ from step to step (compiled models compile anew)."""
+
+
+def fitting(gathered: Gathered, collate: Collate, *, finite: bool) -> Any:
+    """The collated good and synthetic samples, by their places; None when none fits.
+
+    Those that do not fit move to ``gathered.bad``. The batch is looked at as a whole, and sample by sample only when
+    something is wrong with it.
+    """
+    while rows := gathered.rows():
+        culprits: dict[int, Judgement] = {}
+        try:
+            data = collate([sample for _, sample in rows])
+        except Exception as error:  # noqa: BLE001 -- foreign code in a loader's process: its error is the samples'
+            culprits = _unlike(rows) or _alone(rows, collate) or {place: _said(error) for place, _ in rows}
+        else:
+            if not (finite and not_finite(data)) and travels(data):
+                return data
+            culprits = _ill(rows, finite=finite)
+        if not culprits:  # every sample is well alone, and their batch is not
+            culprits = {place: (BadKind.MALFORMED, "its batch is not finite or can't be pickled") for place, _ in rows}
+        gathered.move(culprits)
+    return None
+
+
+def fill_rows(places: Sequence[int], counted: Sequence[bool], asked: int, fill: Fill) -> tuple[list[int], Tensor]:
+    """Which collated row goes where, and what each counts.
+
+    Args:
+        places: the place in the ask of each collated row.
+        counted: whether that row is a real sample.
+        asked: places in all.
+        fill: what becomes of places without a row.
+
+    Returns:
+        For each row of the final batch the collated row that it is made from, and its weight (float32).
+    """
+    row_of = {place: row for row, place in enumerate(places)}
+    real = [row for row, counts in enumerate(counted) if counts] or list(range(len(places)))
+    chosen: list[int] = []
+    weights: list[float] = []
+    copies = 0
+    for place in range(asked):
+        row = row_of.get(place)
+        if row is not None and (counted[row] or fill is Fill.COPY):
+            chosen.append(row)
+            weights.append(1.0 if counted[row] else 0.0)
+        elif fill is Fill.COPY:
+            chosen.append(real[copies % len(real)])
+            weights.append(0.0)
+            copies += 1
+    if not chosen:
+        chosen, weights = [real[0]], [0.0]  # no rank may stay away from the backward pass
+    return chosen, torch.tensor(weights)
+
+
+def travels(data: object) -> bool:
+    """Whether it survives the way to another process; pickled on trial only where its types do not tell."""
+    plain = (Tensor, int, float, str, bytes, bool, np.ndarray, np.generic, type(None))
+    odd = [leaf for _, leaf in leaves(data) if not isinstance(leaf, plain)]
+    if not odd and type(data) in {dict, list, tuple, Tensor}:
+        return True
+    try:
+        ForkingPickler(io.BytesIO()).dump(data)
+    except Exception:  # noqa: BLE001 -- pickling runs foreign code; whatever it raises, the answer is no
+        return False
+    return True
+
+
+def _unlike(rows: list[tuple[int, Any]]) -> dict[int, Judgement]:
+    """Samples of another form than most of their batch."""
+    forms = {place: form_of(sample) for place, sample in rows}
+    usual, times = Counter(forms.values()).most_common(1)[0]
+    if times * 2 <= len(rows):
+        return {}
+    return {
+        place: (BadKind.MALFORMED, f"unlike its batch: {_difference(form, usual)}")
+        for place, form in forms.items()
+        if form != usual
+    }
+
+
+def _difference(form: tuple[tuple[str, str], ...], usual: tuple[tuple[str, str], ...]) -> str:
+    here, there = dict(form), dict(usual)
+    path = next((path for path in {**there, **here} if here.get(path) != there.get(path)), "")
+    return f"{path or 'the sample'} is {here.get(path, 'absent')}, elsewhere {there.get(path, 'absent')}"
+
+
+def _alone(rows: list[tuple[int, Any]], collate: Collate) -> dict[int, Judgement]:
+    found: dict[int, Judgement] = {}
+    for place, sample in rows:
+        try:
+            collate([sample])
+        except Exception as error:  # noqa: BLE001 -- as above
+            found[place] = _said(error)
+    return found
+
+
+def _ill(rows: list[tuple[int, Any]], *, finite: bool) -> dict[int, Judgement]:
+    found: dict[int, Judgement] = {}
+    for place, sample in rows:
+        where = not_finite(sample) if finite else None
+        if where is not None:
+            found[place] = (BadKind.NOT_FINITE, where)
+        elif not travels(sample):
+            found[place] = (BadKind.MALFORMED, "it can't be pickled, so it can't leave the worker")
+    return found
+
+
+def _said(error: Exception) -> Judgement:
+    return BadKind.MALFORMED, f"can't be made into a batch: {type(error).__name__}: {error}"[:500]

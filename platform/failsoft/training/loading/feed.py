@@ -1,0 +1,90 @@
+"""What a task that loads its samples is made of: the loader, the letters of what was left out, and the news."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from failsoft.errors import LoaderError
+from failsoft.training.loading.checked import indices_of
+from failsoft.training.loading.loader import GuardedLoader
+from failsoft.training.loading.news import SourceNews
+from failsoft.training.loading.sample import GuardedBatch
+from failsoft.training.loading.sample_letters import SampleLetters
+
+
+@dataclass(kw_only=True)
+class Feed:
+    """One rank's samples, batch by batch. A task's ``load``, ``take_skipped`` and ``take_synthetic`` are this one's."""
+
+    loader: GuardedLoader
+    letters: SampleLetters | None = None
+    news: SourceNews | None = None
+    _batch: GuardedBatch | None = field(default=None, init=False)
+    _skipped: int = field(default=0, init=False)
+    _synthetic: int = field(default=0, init=False)
+    _data: Any = field(default=None, init=False)
+
+    @property
+    def batch(self) -> GuardedBatch:
+        """The batch that was loaded last; its ``data`` is never None.
+
+        Raises:
+            LoaderError: none was loaded yet.
+        """
+        if self._batch is None:
+            raise LoaderError("no batch is loaded; call load() before the loss")
+        return self._batch
+
+    def load(self, position: int, indices: NDArray[np.int64], *, counted: bool = True) -> int:
+        """Load one rank's share; returns how many of its samples are real.
+
+        Args:
+            position: of the batch.
+            indices: the samples, at least one.
+            counted: False: the rank goes through the motions, all weights are 0.
+
+        Raises:
+            LoaderError: not one sample could be had since the start, so there is nothing to even stand in; or workers
+                died again and again.
+        """
+        batch = self.loader.fetch(position, indices_of(indices), counted=counted)
+        self._tell(batch)
+        if batch.data is None:
+            if self._data is None:
+                first = batch.bad[0]
+                raise LoaderError(
+                    f"not one sample could be loaded; sample {first.index} of {first.source or 'its source'}: "
+                    f"{first.kind}: {first.why}. Mend the source and start the run again"
+                )
+            data, weights_B = self._data
+            batch = replace(batch, data=data, weights_B=torch.zeros_like(weights_B), rows=tuple(range(len(weights_B))))
+        self._batch, self._data = batch, (batch.data, batch.weights_B)
+        return batch.real
+
+    def take_skipped(self) -> int:
+        """Samples left out since the last asking; synthetic ones are counted apart."""
+        taken, self._skipped = self._skipped, 0
+        return taken
+
+    def take_synthetic(self) -> int:
+        """Samples in whose place a synthetic one stood since the last asking."""
+        taken, self._synthetic = self._synthetic, 0
+        return taken
+
+    def close(self) -> None:
+        """End the workers."""
+        self.loader.close()
+
+    def _tell(self, batch: GuardedBatch) -> None:
+        self._skipped += len(batch.bad)
+        self._synthetic += len(batch.synthetic)
+        if self.letters is not None and (batch.bad or batch.synthetic):
+            self.letters.write(batch.position, batch.bad)
+            self.letters.write(batch.position, batch.synthetic, synthetic=True)
+        if self.news is not None and batch.notes:
+            self.news.heard(batch.position % max(1, self.loader.policy.workers), batch.notes)

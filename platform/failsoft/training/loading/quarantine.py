@@ -1,0 +1,111 @@
+"""The breaker of one source, or of one shard of it: after too many failures it rests, then one request tries again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from failsoft.health.backoff import BackoffPolicy
+from failsoft.health.clock import Clock
+from failsoft.health.lifecycle import Lifecycle, Move
+from failsoft.health.monitor import HealthMonitor, HealthPolicy, Status
+from failsoft.health.window import Outcome
+
+
+class Gate(StrEnum):
+    """A circuit breaker's states, by its usual names."""
+
+    CLOSED = "closed"
+    """Well: requests flow."""
+    OPEN = "open"
+    """In quarantine: nothing is asked of it."""
+    PROBING = "probing"
+    """One request is let through to see."""
+
+
+GATE_MOVES = {
+    Gate.CLOSED: frozenset({Gate.OPEN}),
+    Gate.OPEN: frozenset({Gate.PROBING}),
+    Gate.PROBING: frozenset({Gate.CLOSED, Gate.OPEN}),
+}
+
+
+def source_health() -> HealthPolicy:
+    """Three failures in a row, or half of the last 50 requests: a source that mostly fails costs more than it gives."""
+    return HealthPolicy(window_size=50, min_samples=20, max_bad_fraction=0.5, max_consecutive_bad=3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuarantinePolicy:
+    """When a source rests, and for how long."""
+
+    health: HealthPolicy = field(default_factory=source_health)
+    rest: BackoffPolicy = field(default_factory=lambda: BackoffPolicy(first_s=5.0, factor=2.0, cap_s=300.0))
+    """Grows with each probe that fails; anew after one that succeeds."""
+
+
+class Quarantine:
+    """Counts one source's answers and says whether to ask it. Used by one thread.
+
+    Args:
+        policy: when and how long.
+        clock: for rests.
+        rng: for the jitter of rests, so that many workers do not probe at once.
+        on_move: told of each move.
+    """
+
+    def __init__(
+        self,
+        policy: QuarantinePolicy,
+        clock: Clock,
+        rng: random.Random,
+        on_move: Callable[[Move[Gate]], None] = lambda _move: None,
+    ) -> None:
+        self._policy = policy
+        self._clock = clock
+        self._rng = rng
+        self._life = Lifecycle(GATE_MOVES, Gate.CLOSED, on_move)
+        self._monitor = HealthMonitor(policy=policy.health)
+        self._rests = 0
+        self._until_s = 0.0
+        self.rest_s = 0.0
+        """Length of the present rest."""
+        self.cause = ""
+        """Of the present rest; empty while it is well."""
+
+    @property
+    def gate(self) -> Gate:
+        """The state now."""
+        return self._life.state
+
+    def admits(self) -> bool:
+        """Whether to ask now. After the rest the answer is yes, and that request decides."""
+        if self.gate is Gate.OPEN and self._clock.monotonic_s() >= self._until_s:
+            self._life.move(Gate.PROBING, why=f"rested for {self.rest_s:.3g} s")
+        return self.gate is not Gate.OPEN
+
+    def answered(self) -> None:
+        """It gave what it was asked for."""
+        if self.gate is Gate.PROBING:
+            self._monitor.clear()
+            self._rests, self.cause = 0, ""
+            self._life.move(Gate.CLOSED, why="it answers again")
+        self._monitor.record(Outcome.GOOD)
+
+    def failed(self, why: str) -> None:
+        """It did not."""
+        self._monitor.record(Outcome.ERROR)
+        verdict = self._monitor.verdict()
+        if self.gate is Gate.PROBING:
+            self._rest(f"still not well: {why}")
+        elif self.gate is Gate.CLOSED and verdict.status is Status.DEGRADED:
+            self._rest(f"{verdict.reason}; last: {why}")
+
+    def _rest(self, cause: str) -> None:
+        self._rests += 1
+        self.rest_s = self._policy.rest.wait_s(self._rests, self._rng)
+        self._until_s = self._clock.monotonic_s() + self.rest_s
+        self.cause = cause
+        self._life.move(Gate.OPEN, why=cause)

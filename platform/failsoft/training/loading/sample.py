@@ -1,0 +1,130 @@
+"""What loading says of samples: which were bad and why, and what the batch of one rank looks like in the end."""
+
+# B places of the rank's share of a batch
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+
+class BadKind(StrEnum):
+    """Why a sample is not trained on."""
+
+    RAISED = "raised"
+    """The dataset raised an error."""
+    MALFORMED = "malformed"
+    """The user's check, or its form, which is unlike that of its batch."""
+    TOO_LONG = "too long"
+    NOT_FINITE = "not finite"
+    CHECKSUM = "checksum"
+    """Its bytes are not those that the manifest promises."""
+    WORKER_DIED = "worker died"
+    """The worker that loaded it died, or hung, twice."""
+    OUT_OF_REACH = "out of reach"
+    """No tier had it: its source is down or in quarantine. Nothing is said against the sample."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BadSample:
+    """A sample that was left out. Holds text and numbers only, so that it always survives the way between processes."""
+
+    index: int
+    source: str
+    """Shard or file; empty where the dataset does not know."""
+    kind: BadKind
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StandIn:
+    """A synthetic sample in place of one that could not be had. It carries weight 0 wherever it goes."""
+
+    sample: Any
+    source: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceNote:
+    """A source, or one shard of it, went into quarantine or came back, as seen by one process."""
+
+    name: str
+    """``tier`` or ``tier: shard``."""
+    resting: bool
+    cause: str
+    instead: str = ""
+    """Where samples come from meanwhile."""
+    rest_s: float = 0.0
+    """It is tried again after so long."""
+
+
+class Ask(NamedTuple):
+    """One rank's share of one batch, as asked of a worker."""
+
+    position: int
+    indices: tuple[int, ...]
+    counted: bool = True
+    """False: a rank without a share goes through the motions; everything has weight 0."""
+    barred: Mapping[int, str] = {}
+    """Samples that killed their worker twice, and how."""
+
+
+class Request(NamedTuple):
+    """What the training asks of a worker: mostly a position alone, since the worker knows the order."""
+
+    position: int
+    indices: tuple[int, ...] | None = None
+    """Where the order does not say it: batches that people put back on the list."""
+    counted: bool = True
+    barred: Mapping[int, str] = {}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GuardedBatch:
+    """What arrives at the training loop: as many rows as were asked for, and what each row counts."""
+
+    position: int
+    indices: tuple[int, ...]
+    """The samples asked for."""
+    rows: tuple[int, ...]
+    """The place in ``indices`` that each row of ``data`` stands for."""
+    data: Any
+    """What the collate function made; None when not one sample, good or reserve, could be had."""
+    weights_B: Tensor
+    """1.0 for a real sample, 0.0 for a copy or a synthetic one that fills its place; float32, one for each row."""
+    bad: tuple[BadSample, ...] = ()
+    synthetic: tuple[BadSample, ...] = ()
+    """Samples in whose place a synthetic one stands."""
+    notes: tuple[SourceNote, ...] = ()
+
+    @property
+    def real(self) -> int:
+        """Samples that count."""
+        return int(self.weights_B.sum().item())
+
+
+@dataclass(kw_only=True, slots=True)
+class Gathered:
+    """What became of the samples of one ask, before they are made into a batch. Places are those in the ask."""
+
+    good: dict[int, Any] = field(default_factory=dict)
+    """Sample by place."""
+    stand_ins: dict[int, StandIn] = field(default_factory=dict)
+    bad: dict[int, tuple[BadKind, str]] = field(default_factory=dict)
+
+    def rows(self) -> list[tuple[int, Any]]:
+        """Place and sample of everything that can be collated, by place."""
+        synthetic = {place: stand_in.sample for place, stand_in in self.stand_ins.items()}
+        return sorted({**self.good, **synthetic}.items(), key=lambda row: row[0])
+
+    def move(self, culprits: Mapping[int, tuple[BadKind, str]]) -> None:
+        """These are bad, too."""
+        self.bad |= culprits
+        for place in culprits:
+            self.good.pop(place, None)
+            self.stand_ins.pop(place, None)

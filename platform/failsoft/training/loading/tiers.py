@@ -1,0 +1,186 @@
+"""Sources in tiers: the nearest that has a sample gives it; one that fails rests, and is asked again after that.
+
+Each tier has a breaker, and so has each shard of it: a tier that can't be reached is given up as a whole (one shard
+after the other would cost a time-out each), a shard that is torn is given up alone. What comes from a lower tier fills
+the caches above it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from failsoft.errors import ConfigError, SampleError, SourceError
+from failsoft.health.clock import Clock, SystemClock
+from failsoft.health.lifecycle import Move
+from failsoft.training.loading.quarantine import Gate, Quarantine, QuarantinePolicy
+from failsoft.training.loading.sample import SourceNote
+
+_MAX_SHARDS = 4096
+
+
+class Source(Protocol):
+    """One tier."""
+
+    @property
+    def name(self) -> str:
+        """Of the tier, for events."""
+        ...
+
+    def shard_of(self, index: int) -> str:
+        """What fails together within the tier, and what a dead letter quotes; empty for the whole of it."""
+        ...
+
+    def fetch(self, index: int) -> bytes | None:
+        """The bytes of sample ``index``; None when this tier does not hold it, which is no failure.
+
+        Raises:
+            SourceError: it can't be asked, or does not answer.
+            SampleError: it answers, but what it gives is not the sample.
+        """
+        ...
+
+
+@runtime_checkable
+class Keeps(Protocol):
+    """A tier that lower ones fill."""
+
+    def keep(self, index: int, data: bytes) -> None:
+        """Take a sample in; never raises."""
+        ...
+
+
+class Synthesis(Protocol):
+    """The last tier: makes something of the right form out of nothing. It is flagged, and counts nowhere."""
+
+    def make(self, index: int) -> bytes:
+        """Bytes that the dataset can decode; a pure function of the index."""
+        ...
+
+
+class Fetched(NamedTuple):
+    """One sample's bytes and where they came from."""
+
+    data: bytes
+    tier: str
+    synthetic: bool
+    why: str = ""
+    """Why it is synthetic."""
+
+
+@dataclass(kw_only=True)
+class TieredSource:
+    """Tiers in the order in which they are asked. Picklable before its first use; used by one thread of one process."""
+
+    tiers: Sequence[Source]
+    synthesis: Synthesis | None = None
+    """None: a sample that no tier has is a bad sample, out of reach."""
+    tier_policy: QuarantinePolicy = field(default_factory=QuarantinePolicy)
+    """Counts only what a tier as a whole is to blame for: no answer."""
+    shard_policy: QuarantinePolicy = field(default_factory=QuarantinePolicy)
+    """Counts wrong bytes, too."""
+    clock: Clock = field(default_factory=SystemClock)
+    seed: int = 0
+    """Of the jitter of rests."""
+
+    def __post_init__(self) -> None:
+        """Refuse a source without tiers; nothing is opened yet."""
+        if not self.tiers:
+            raise ConfigError("tiers is empty; give at least one source")
+        self._breakers: dict[tuple[str, str], Quarantine] = {}
+        self._notes: list[SourceNote] = []
+        self._rng = random.Random(self.seed)
+
+    def source_of(self, index: int) -> str:
+        """What a dead letter quotes: the shard in the last tier, which holds everything."""
+        last = self.tiers[-1]
+        return last.shard_of(index) or last.name
+
+    def fetch(self, index: int) -> Fetched:
+        """The sample from the nearest tier that has it, else a synthetic one.
+
+        Raises:
+            SampleError: the lowest tier gave wrong bytes.
+            SourceError: no tier could give it, and there is no synthesis.
+        """
+        refusals: list[str] = []
+        for depth, tier in enumerate(self.tiers):
+            data = self._ask(tier, index, refusals)
+            if data is not None:
+                self._fill(self.tiers[:depth], index, data)
+                return Fetched(data, tier.name, synthetic=False)
+        why = "; ".join(refusals) or "no tier holds it"
+        if self.synthesis is None:
+            raise SourceError(why)
+        return Fetched(self.synthesis.make(index), "synthetic", synthetic=True, why=why)
+
+    def take_notes(self) -> tuple[SourceNote, ...]:
+        """Which sources went into quarantine or came back since the last asking."""
+        notes, self._notes = tuple(self._notes), []
+        return notes
+
+    def _ask(self, tier: Source, index: int, refusals: list[str]) -> bytes | None:
+        shard = tier.shard_of(index)
+        whole, part = self._breaker(tier, ""), self._breaker(tier, shard) if shard else None
+        if not whole.admits() or (part is not None and not part.admits()):
+            resting = part if part is not None and part.gate is Gate.OPEN else whole
+            refusals.append(f"{tier.name} rests: {resting.cause}")
+            return None
+        told = [breaker for breaker in (whole, part) if breaker is not None]
+        try:
+            data = tier.fetch(index)
+        except SourceError as error:
+            refusals.append(f"{tier.name}: {error}")
+            for breaker in told:
+                breaker.failed(str(error))
+            return None
+        except SampleError as error:
+            whole.answered()
+            if part is not None:
+                part.failed(str(error))
+            raise
+        for breaker in told:
+            breaker.answered()
+        return data
+
+    def _fill(self, above: Sequence[Source], index: int, data: bytes) -> None:
+        for tier in above:
+            if isinstance(tier, Keeps):
+                tier.keep(index, data)
+
+    def _breaker(self, tier: Source, shard: str) -> Quarantine:
+        key = (tier.name, shard)
+        if key not in self._breakers:
+            if len(self._breakers) >= _MAX_SHARDS:
+                self._forget_one()
+            policy = self.shard_policy if shard else self.tier_policy
+            self._breakers[key] = Quarantine(policy, self.clock, self._rng, partial(self._moved, key))
+        return self._breakers[key]
+
+    def _forget_one(self) -> None:
+        """The oldest shard that is well: a data set of a million shards must not end in a million breakers."""
+        well = (key for key, breaker in self._breakers.items() if key[1] and breaker.gate is Gate.CLOSED)
+        self._breakers.pop(next(well, next(iter(self._breakers))))
+
+    def _moved(self, key: tuple[str, str], move: Move[Gate]) -> None:
+        if move.after is Gate.PROBING:
+            return
+        resting, breaker = move.after is Gate.OPEN, self._breakers[key]
+        below = [tier.name for tier in self.tiers[self._depth(key[0]) + 1 :]]
+        last = "synthetic samples of weight 0" if self.synthesis is not None else "copies of weight 0"
+        name = f"{key[0]}: {key[1]}" if key[1] else key[0]
+        self._notes.append(
+            SourceNote(
+                name=name,
+                resting=resting,
+                cause=move.why,
+                instead=", ".join([*below, last]) if resting else "",
+                rest_s=round(breaker.rest_s, 3) if resting else 0.0,
+            )
+        )
+
+    def _depth(self, name: str) -> int:
+        return next(depth for depth, tier in enumerate(self.tiers) if tier.name == name)
