@@ -1,8 +1,4 @@
-"""From an address to a file system: ``s3://bucket/prefix``, ``gs://…``, ``file:///mnt/nfs/…``, whatever fsspec knows.
-
-Secrets do not belong into an address, which is written into ledgers and messages: the libraries take them from the
-environment (``AWS_ACCESS_KEY_ID``, a role, a key file).
-"""
+"""From an address to a file system: ``s3://``, ``gs://``, ``file://`` by pyarrow itself, all others by fsspec."""
 
 from __future__ import annotations
 
@@ -16,6 +12,7 @@ import fsspec
 import pyarrow
 from pyarrow import fs
 
+from failsoft.artifacts.address import refuse_address, shown
 from failsoft.errors import ConfigError
 
 _OWN_OF_ARROW = frozenset({"file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss"})
@@ -58,24 +55,6 @@ class Place:
                 os.close(handle)
 
 
-def refuse_address(url: str) -> None:
-    """Refuse what can't be the address of a remote store; knows no library and asks no server.
-
-    Raises:
-        ConfigError: it has no scheme, no place, or a secret in it.
-    """
-    parts = urlsplit(url)
-    if not parts.scheme or "://" not in url or not (parts.netloc or parts.path.strip("/")):
-        raise ConfigError(
-            f"remote is {url!r}, no address; give one like s3://bucket/prefix, gs://bucket/prefix or file:///mnt/nfs/x"
-        )
-    if parts.password is not None:
-        raise ConfigError(
-            f"remote {shown(url)} has a secret in it, and would be written into ledgers; leave it out and set the "
-            "variables of the store's library instead (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a role, a key file)"
-        )
-
-
 def place_of(url: str) -> Place:
     """The folder at an address. Nothing is made or asked yet.
 
@@ -95,12 +74,6 @@ def place_of(url: str) -> Place:
             f"nothing here speaks to {shown(url)}: {error}; correct the address, or install the fsspec package for it"
         ) from error
     return Place(filesystem=filesystem, root=root.rstrip("/"), shown=shown(url))
-
-
-def shown(url: str) -> str:
-    """The address without user, secret and options."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
 
 
 def _base(filesystem: Any) -> Any:

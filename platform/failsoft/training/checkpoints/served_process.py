@@ -63,7 +63,14 @@ class Wire:
             self.tell({"say": "beat"})
         rest_s = self._pace.rest_s(time.process_time())
         if not self._pace.hurried and self._poller.poll(rest_s * 1000.0):
-            self._pace.hurried = not self._read() or take(self._heard) == HURRY  # or the training is gone
+            self._pace.hurried = self._told_to_hurry()
+
+    def _told_to_hurry(self) -> bool:
+        """Also when the training is gone: nobody is to be spared any more."""
+        try:
+            return not self._read() or take(self._heard) == HURRY
+        except OSError:  # it died with an answer unread; the work at hand is finished all the same
+            return True
 
     def _next(self) -> Message | None:
         while (message := take(self._heard)) is None:

@@ -15,6 +15,11 @@ class NewsKind(StrEnum):
     FAILED = "checkpoint_failed"
     REPLACED = "checkpoint_replaced"
     LOST = "checkpoint_writer_lost"
+    MIRRORED = "checkpoint_mirrored"
+    """A copy is on the remote store, too."""
+    MIRROR_FAILED = "checkpoint_mirror_failed"
+    MIRROR_DROPPED = "checkpoint_mirror_dropped"
+    """A newer one took its turn, or it was removed here before its turn came."""
 
 
 @dataclass(frozen=True, kw_only=True)
