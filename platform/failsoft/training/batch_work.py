@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -10,7 +11,8 @@ from failsoft.health.faults import FaultKind
 from failsoft.training.chronicle import Chronicle, Desk
 from failsoft.training.course import Course
 from failsoft.training.faulty import kill_self, strike_loss
-from failsoft.training.guard import StepGuard, StepOutcome
+from failsoft.training.guard import Refusal, StepGuard, StepOutcome
+from failsoft.training.loading.weighing import share_weight
 from failsoft.training.loop_plan import Task
 from failsoft.training.ranks import Ranks
 from failsoft.training.samples import SampleCount
@@ -35,17 +37,27 @@ class BatchWork:
         kinds = self._strike(position)
         whole = course.global_indices(position)
         mine = whole[self.ranks.rank :: self.ranks.world]
-        weight = len(mine) * self.ranks.world / len(whole)  # makes the mean over ranks the mean over samples
+        weight = share_weight(self.task, self.ranks, position=position, whole=whole)
+        if weight is None:
+            outcome = self._without_samples(position, tuple(mine.tolist()))
+            return self._done(outcome, course)
         samples = mine if len(mine) else whole[:1]  # a rank without a share goes through the motions with weight 0
 
         def compute() -> Tensor:
             return strike_loss(self.task.loss(samples) * weight, kinds, self.state.model)
 
-        outcome = self.guard.step(compute, sample_ids=mine.tolist(), position=position)
+        return self._done(self.guard.step(compute, sample_ids=mine.tolist(), position=position), course)
+
+    def _done(self, outcome: StepOutcome, course: Course) -> StepOutcome:
+        position = self.state.position
         self.chronicle.consumed(outcome)
-        self.samples.met(len(whole), left_out=course.skipped(position))
+        self.samples.met(len(course.global_indices(position)), left_out=course.skipped(position))
         self.state.position += 1
         return outcome
+
+    def _without_samples(self, position: int, ids: tuple[int, ...]) -> StepOutcome:
+        """An update of nothing is none: momentum and decay would move the weights all the same."""
+        return StepOutcome(position, ids, self.ranks.rank, Refusal.NO_SAMPLE, math.nan, math.nan, math.nan)
 
     def _strike(self, position: int) -> list[FaultKind]:
         due = self.desk.faults.due(position=position, rank=self.ranks.rank, struck=self.desk.folder / "struck")

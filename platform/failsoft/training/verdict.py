@@ -22,6 +22,8 @@ class Refusal(StrEnum):
     GRADIENT_SPIKE = "gradient norm is far above its usual level"
     OUT_OF_MEMORY = "out of memory on every rung"
     """The batch did not fit, however small its pieces; says nothing about its numbers."""
+    NO_SAMPLE = "not one real sample on any rank"
+    """All were bad or out of reach; says nothing about the state, so no way back would help."""
 
 
 SPIKES = frozenset({Refusal.LOSS_SPIKE, Refusal.GRADIENT_SPIKE})

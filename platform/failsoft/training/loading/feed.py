@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from failsoft.errors import LoaderError
 from failsoft.training.loading.checked import indices_of
 from failsoft.training.loading.loader import GuardedLoader
 from failsoft.training.loading.news import SourceNews
-from failsoft.training.loading.sample import GuardedBatch
+from failsoft.training.loading.sample import BadKind, GuardedBatch
 from failsoft.training.loading.sample_letters import SampleLetters
 
 
@@ -67,22 +68,32 @@ class Feed:
         return batch.real
 
     def take_skipped(self) -> int:
-        """Samples left out since the last asking; synthetic ones are counted apart."""
+        """Samples left out since the last asking because something is wrong with them."""
         taken, self._skipped = self._skipped, 0
         return taken
 
     def take_synthetic(self) -> int:
-        """Samples in whose place a synthetic one stood since the last asking."""
+        """Samples out of reach since the last asking: something without weight stood in their place."""
         taken, self._synthetic = self._synthetic, 0
         return taken
+
+    def weight(self, indices: NDArray[np.int64]) -> float:
+        """How many of these samples of the batch are real: what a micro-batch of them counts in its mean."""
+        return float(self.batch.weights_B[self.rows(indices)].sum().item())
+
+    def rows(self, indices: NDArray[np.int64]) -> Tensor:
+        """The rows of the batch that stand for these samples: a micro-batch. In the order of the batch; int64."""
+        wanted, batch = set(indices_of(indices)), self.batch
+        return torch.tensor([row for row, place in enumerate(batch.rows) if batch.indices[place] in wanted])
 
     def close(self) -> None:
         """End the workers."""
         self.loader.close()
 
     def _tell(self, batch: GuardedBatch) -> None:
-        self._skipped += len(batch.bad)
-        self._synthetic += len(batch.synthetic)
+        out_of_reach = sum(1 for sample in batch.bad if sample.kind is BadKind.OUT_OF_REACH)
+        self._skipped += len(batch.bad) - out_of_reach
+        self._synthetic += len(batch.synthetic) + out_of_reach
         if self.letters is not None and (batch.bad or batch.synthetic):
             self.letters.write(batch.position, batch.bad)
             self.letters.write(batch.position, batch.synthetic, synthetic=True)

@@ -21,10 +21,12 @@ from failsoft.training.ranks import Ranks
 
 @runtime_checkable
 class Loads(Protocol):
-    """A task that loads its samples, and may get fewer real ones than it asks for; ``loss`` of the same ones follows."""
+    """A task that loads its samples, and may get fewer real ones than it asks for; ``loss`` of these follows."""
 
-    def load(self, position: int, indices: NDArray[np.int64], *, counted: bool) -> int:
-        """Load these samples; returns how many of them are real (0 where they are not ``counted``).
+    def load(self, position: int, indices: NDArray[np.int64], *, counted: bool) -> float:
+        """Load these samples; returns what the real ones weigh in the mean: how many they are, or their tokens.
+
+        0 where they are not ``counted``.
 
         ``loss(indices)`` afterwards is the mean over the real ones, 0 where there is none.
         """
@@ -42,19 +44,19 @@ def weighted_mean(losses_B: Tensor, weights_B: Tensor) -> Tensor:
     return kept_B.sum() / weights_B.sum().clamp(min=1.0)
 
 
-def rank_weight(ranks: Ranks, real: int) -> float | None:
+def rank_weight(ranks: Ranks, real: float) -> float | None:
     """What a rank's mean is multiplied with before DDP averages it; None when no rank has a real sample.
 
     All ranks call it together, once for each batch.
 
     Args:
         ranks: of the run.
-        real: samples that count on this rank.
+        real: what the real samples of this rank weigh.
     """
     total = real
     if ranks.world > 1:
-        total = round(ranks.sum_(torch.tensor([float(real)], dtype=torch.float64)).item())
-    return real * ranks.world / total if total else None
+        total = ranks.sum_(torch.tensor([float(real)], dtype=torch.float64)).item()
+    return real * ranks.world / total if total > 0.0 else None
 
 
 def share_weight(task: object, ranks: Ranks, *, position: int, whole: NDArray[np.int64]) -> float | None:
