@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,14 +11,17 @@ from failsoft.errors import TrainingError
 from failsoft.training.batch_work import BatchWork
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.breaker import Advice, Breaker, RunState
+from failsoft.training.callbacks import Callbacks, Listener, Moment
 from failsoft.training.checkpoints.checkpoint import Checkpoints, identity_digest
 from failsoft.training.chronicle import Chronicle, Desk
 from failsoft.training.course import Course
+from failsoft.training.degradation import Degradations
 from failsoft.training.endings import Endings
 from failsoft.training.escalation import Poisoned
 from failsoft.training.guard import StepGuard, StepOutcome
 from failsoft.training.letters.letter_office import LetterOffice
 from failsoft.training.loop_plan import LoopPlan, Task, Validation
+from failsoft.training.lower_rate import LowerRate
 from failsoft.training.recovery import Recovery
 from failsoft.training.samples import SampleCount
 from failsoft.training.saving import Due, Saving
@@ -46,6 +49,7 @@ class TrainLoop:
     watch: Watch = field(default_factory=NoWatch)
     told: Callable[[], str | None] = lambda: None  # why all ranks shall leave now, the same on all
     validation: Validation | None = None
+    listeners: Sequence[Listener] = ()  # loggers and the like, which may fail; rank 0 calls them
 
     def __post_init__(self) -> None:
         """Nothing is opened or read yet."""
@@ -57,6 +61,9 @@ class TrainLoop:
         self.breaker.on_move = self._chronicle.moved
         self._course = Course(batches=self.batches, planned=self.plan.total_batches)
         self._samples = SampleCount(self.task, self._ranks)
+        self.degradations = Degradations(self._chronicle.tell)
+        self._rate = LowerRate(self.guard.relief, self.degradations)
+        self._callbacks = Callbacks(self.listeners, self._chronicle.tell, self.desk.clock)
 
     def run(self) -> None:
         """Train to the end, from the newest checkpoint if there is one. All ranks call it together.
@@ -109,7 +116,7 @@ class TrainLoop:
     def _applied(self, outcome: StepOutcome) -> None:
         self.state.step += 1
         self._chronicle.applied(outcome)
-        self._validate()
+        self._look_on()
         due = self._saving.due()
         if due is Due.NOTHING:
             self.checkpoints.look()  # a checkpoint that waits is begun as soon as the one before it is written
@@ -120,11 +127,19 @@ class TrainLoop:
             raise self._endings.stopped(TrainingError(trouble))
         self._saving.keep(due)
 
-    def _validate(self) -> None:
-        """Before anything of this moment is kept, so that a checkpoint is judged by what was found of it."""
+    def _look_on(self) -> None:
+        """Before anything of this moment is kept, so that a checkpoint is judged by what was found of it alone."""
+        self._saving.found = {}
         if self.validation is not None and self.validation.due(self.state):
             with self.watch.during(WatchPhase.VALIDATION):
                 self._saving.found = dict(self.validation.run())
+        if self.listeners and self._ranks.rank == 0:
+            with self.watch.during(WatchPhase.VALIDATION):
+                self._callbacks.applied(self.state.step, self._moment)
+
+    def _moment(self) -> Moment:
+        loss, found = self._chronicle.loss, self._saving.found
+        return Moment(position=self.state.position, step=self.state.step, loss=loss, metrics=found)
 
     def _follow(self, advice: Advice, why: str) -> None:
         if advice in {Advice.ROLL_BACK, Advice.STOP_STUCK}:
@@ -134,6 +149,7 @@ class TrainLoop:
         elif self._saving.ill is not None:
             self._go_back(f"{self._saving.ill} is not finite, although no step was refused")
         self._chronicle.watched()
+        self._rate.look()
 
     def _go_back(self, why: str) -> None:
         """By whatever remedy is next; the run is at a healthy state afterwards, or at its end."""

@@ -44,7 +44,7 @@ class Saving:
     """Name of the tensor that kept the last snapshot from being taken; the run goes back for it."""
 
     found: dict[str, float] = field(default_factory=dict, init=False)
-    """What the last validation found; part of the metrics of checkpoints that follow."""
+    """What a validation found of this very state; empty when there was none. Of an older state it says nothing."""
 
     def __post_init__(self) -> None:
         """Nothing is taken yet."""
@@ -84,7 +84,7 @@ class Saving:
         Args:
             saved: position of the newest checkpoint before the way back.
         """
-        self.ill = None
+        self.ill, self.found = None, {}
         self._snapshot_step = self.state.step
         if self.checkpoints.position != saved or self.state.step < self._checkpoint_step:
             self._checkpoint_step, self._epoch = self.state.step, self._epoch_here()
