@@ -5,10 +5,18 @@ A container's limit is not in ``/proc/meminfo``: a process that believes the mac
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+HOST_MEMORY_VARIABLE = "FAILSOFT_HOST_MEMORY"
 _NO_LIMIT_BYTES = 1 << 60
 """Version 1 of control groups says "no limit" by a number near 2^63."""
+
+
+def host_folder() -> Path | None:
+    """Where files lie in memory of the host: ``$FAILSOFT_HOST_MEMORY``, else ``/dev/shm``; None when that says off."""
+    said = os.environ.get(HOST_MEMORY_VARIABLE) or "/dev/shm"  # noqa: S108 -- looked at before it is trusted
+    return None if said == "off" else Path(said)
 
 
 def available_ram_bytes(root: Path = Path("/")) -> int | None:
@@ -22,9 +30,30 @@ def available_ram_bytes(root: Path = Path("/")) -> int | None:
     return min(known, default=None)
 
 
+def used_ram_fraction(root: Path = Path("/")) -> float | None:
+    """How full the fullest of this process's bounds is, 0..1: the machine's RAM, or the limit of a control group.
+
+    As Ray's memory monitor counts: file cache that the kernel would give up first is free.
+
+    Args:
+        root: folder that holds ``proc`` and ``sys``.
+
+    Returns:
+        None where the system does not say.
+    """
+    free, size = _free_on_machine(root), _machine(root, "MemTotal:")
+    bounds = [(free, size), *((_left_by(group), _limit(group)) for group in _groups(root))]
+    used = [1.0 - left / limit for left, limit in bounds if left is not None and limit]
+    return max(used, default=None)
+
+
 def _free_on_machine(root: Path) -> int | None:
+    return _machine(root, "MemAvailable:")
+
+
+def _machine(root: Path, name: str) -> int | None:
     for line in _lines(root / "proc/meminfo"):
-        if line.startswith("MemAvailable:"):
+        if line.startswith(name):
             return int(line.split()[1]) * 1024
     return None
 
@@ -44,13 +73,17 @@ def _groups(root: Path) -> list[Path]:
 
 def _left_by(group: Path) -> int | None:
     """The group's limit less what it uses, without the file cache, which the kernel gives up first."""
-    limit = _number(group / "memory.max", group / "memory.limit_in_bytes")
+    limit = _limit(group)
     used = _number(group / "memory.current", group / "memory.usage_in_bytes")
     if limit is None or used is None or limit >= _NO_LIMIT_BYTES:
         return None
     cached = [line.split() for line in _lines(group / "memory.stat")]
     files = {name: int(size) for name, size in cached if name in {"inactive_file", "total_inactive_file"}}
     return max(0, limit - used + max(files.values(), default=0))
+
+
+def _limit(group: Path) -> int | None:
+    return _number(group / "memory.max", group / "memory.limit_in_bytes")
 
 
 def _number(*paths: Path) -> int | None:

@@ -1,0 +1,233 @@
+"""Carries the memory ladder out around the guarded step: a batch that does not fit is done in smaller bites.
+
+::
+
+    net = MemoryNet(guard=guard, policy=MemoryPolicy(), task=task, global_batch=64)
+    outcome = net.step(Batch(position=position, whole=indices, loss=task.loss))
+
+Each batch is used once, whatever happens: a pass that ran out of memory left no trace, and the same batch is tried
+again one notch down, by all ranks, until it is applied, refused for its numbers, or given up with a dead letter. On the
+rung of smaller updates the samples of a global batch are spread over several updates, each at its share of the learning
+rate; scheduler, EMA and the run's count of steps move once a batch. A batch of which one such part is refused counts as
+refused, and says how much of it was applied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from failsoft.health.clock import Clock, SystemClock
+from failsoft.training.backward import Compute
+from failsoft.training.degradation import Degradations
+from failsoft.training.guard import StepGuard
+from failsoft.training.memory.attempt import SharedAttempt
+from failsoft.training.memory.ladder import MemoryLadder, Step
+from failsoft.training.memory.micro_batches import (
+    Indices,
+    Shrinks,
+    cut,
+    piece_size,
+    rank_weight,
+    shares_of,
+    weigher,
+)
+from failsoft.training.memory.note import leave_note, take_note
+from failsoft.training.memory.offload import StateOffload
+from failsoft.training.memory.oom import Trouble, free_caches
+from failsoft.training.memory.pressure import PressureGauge, host_limit, pressed
+from failsoft.training.memory.rungs import Means, MemoryPolicy, Rung, notches
+from failsoft.training.memory.story import LadderStory
+from failsoft.training.ranks import any_rank, from_rank_zero
+from failsoft.training.verdict import Refusal, StepOutcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """One global batch, seen from one rank."""
+
+    position: int
+    whole: Indices
+    """Samples of all ranks, at least one."""
+    loss: Callable[[Indices], Tensor]
+    """Mean loss over some of this rank's samples (at least one)."""
+    share: Callable[[Indices], Indices] | None = None
+    """This rank's part of some of the batch's samples; None: every ``world``-th."""
+
+
+@dataclass(kw_only=True)
+class MemoryNet:
+    """One rank's net. All ranks have one, and step together."""
+
+    guard: StepGuard
+    """Its passes are taken over. With the model in its DDP wrapper where there are several ranks."""
+    policy: MemoryPolicy
+    task: object
+    """Asked how it weighs samples (:class:`TaskWeighs`) and whether it shrinks (:class:`Shrinks`)."""
+    global_batch: int
+    degradations: Degradations = field(default_factory=lambda: Degradations(_untold))
+    """Where moves are told."""
+    run_folder: Path | None = None
+    """For the word to the next attempt."""
+    clock: Clock = field(default_factory=SystemClock)
+    gauge: PressureGauge | None = None
+    """By default of the model's device."""
+
+    def __post_init__(self) -> None:
+        """Work out the ladder; nothing is read yet."""
+        ranks, optimizer = self.guard.ranks, self.guard.optimizer
+        device = next((parameter.device for parameter in self.guard.model.parameters()), torch.device("cpu"))
+        self.gauge = self.gauge or PressureGauge(device)
+        self._on_host = device.type == "cpu"
+        self._host_limit = host_limit(self.policy)
+        self._weigh = weigher(self.task)
+        self._offload = StateOffload(optimizer)
+        self.means = Means(
+            largest_share=-(-self.global_batch // ranks.world),
+            cap_levels=self.task.shrink_levels if isinstance(self.task, Shrinks) else 0,
+            can_offload=StateOffload.useful(optimizer),
+        )
+        self.ladder = MemoryLadder(self.policy, notches(self.policy, self.means), self._carry_out)
+        self._attempt = SharedAttempt(self.guard, self._leave_word)
+        self._story = LadderStory(self.degradations, self.guard.model, self.clock, self.policy, self.means)
+        self._position = 0
+
+    def begin(self) -> None:
+        """The state is restored; take the word of the attempt before, and say on which rung the run goes on."""
+        ranks, folder = self.guard.ranks, self.run_folder
+        word = take_note(folder) if folder is not None and ranks.rank == 0 else ""
+        word = from_rank_zero(ranks, word) if folder is not None else ""
+        if word and not self.ladder.at_the_end:
+            self.ladder.ran_out(word)
+        self._story.begins(self.ladder)
+
+    def step(self, batch: Batch) -> StepOutcome:
+        """One batch, done in one way or another.
+
+        Raises:
+            torch.OutOfMemoryError: nothing is left to try, and the policy gives no batch up.
+            Exception: whatever else the passes raise, after everything is back as it was.
+        """
+        self._position = batch.position
+        if not batch.position % self.policy.look_every_batches:
+            self._look()
+        todo, done = batch.whole, list[StepOutcome]()
+        while len(todo):
+            part = self._part(batch, todo)
+            result = self._update(batch, part, last=len(part) == len(todo))
+            if isinstance(result, Trouble):
+                if self._down(result):
+                    continue
+                result, part = self._given_up(batch, todo, result), todo
+            done.append(result)
+            todo = todo[len(part) :]
+        outcome = done[0] if len(done) == 1 else _combined(done, self._mine(batch, batch.whole).tolist())
+        if outcome.refusal is None:
+            self.ladder.applied()
+        return outcome
+
+    def _part(self, batch: Batch, todo: Indices) -> Indices:
+        updates = self.ladder.setting.updates
+        return todo if updates == 1 else todo[: piece_size(len(batch.whole), updates)]
+
+    def _update(self, batch: Batch, part: Indices, *, last: bool) -> StepOutcome | Trouble:
+        mine = self._mine(batch, part)
+        compute, shares = self._computes(batch, mine, part)
+        result = self._attempt(compute, shares, mine.tolist(), batch.position)
+        if isinstance(result, Trouble):
+            return result
+        if result.refusal is None:
+            self.guard.apply(result, portion=len(part) / len(batch.whole), moves_on=last)
+        else:
+            self.guard.refuse(result)
+        return result
+
+    def _mine(self, batch: Batch, part: Indices) -> Indices:
+        ranks = self.guard.ranks
+        return part[ranks.rank :: ranks.world] if batch.share is None else batch.share(part)
+
+    def _computes(
+        self, batch: Batch, mine: Indices, part: Indices
+    ) -> tuple[Compute | Sequence[Compute], list[float] | None]:
+        """The passes of one update. A rank without a sample goes through the motions with weight 0."""
+        weight = rank_weight(mine, part, self.guard.ranks.world, self._weigh)
+        samples = mine if len(mine) else part[:1]
+        size = piece_size(self.means.largest_share, self.ladder.setting.micro_batches)
+        if size >= len(samples):
+            return (lambda: batch.loss(samples) * weight), None
+        pieces = cut(samples, size)
+        return [_one(batch.loss, piece, weight) for piece in pieces], shares_of(pieces, self._weigh)
+
+    def _down(self, trouble: Trouble) -> bool:
+        """One notch; False when what is left is to give the batch up."""
+        self._story.trouble = trouble
+        if self.ladder.at_the_end:
+            raise torch.OutOfMemoryError(
+                f"{trouble.in_words()}; nothing is left to try after {self.ladder.notch.in_words()}: use a smaller "
+                f"global batch, or allow more rungs (left out: {self._story.left_out})"
+            )
+        return self.ladder.ran_out(trouble.in_words()).rung is not Rung.BATCH_GIVEN_UP
+
+    def _given_up(self, batch: Batch, todo: Indices, trouble: Trouble) -> StepOutcome:
+        ids, rank = tuple(self._mine(batch, todo).tolist()), self.guard.ranks.rank
+        nan, why = math.nan, trouble.in_words()
+        outcome = StepOutcome(batch.position, ids, rank, Refusal.OUT_OF_MEMORY, nan, nan, nan, None, why)
+        self.guard.on_refused(outcome)
+        self.ladder.given_up()
+        return outcome
+
+    def _look(self) -> None:
+        """Before the fall: whether memory is short on any rank; the same answer everywhere."""
+        if self.gauge is None or not self.policy.rungs:
+            return
+        readings, ranks = self.gauge.read(), self.guard.ranks
+        own = pressed(readings, self.policy, host_limit=self._host_limit, trains_on_host=self._on_host) or ""
+        if not any_rank(ranks, bool(own)):
+            return
+        said = [f"rank {rank}: {text}" for rank, text in enumerate(ranks.gather(own)) if text]
+        self._story.trouble = None
+        self.ladder.pressed("; ".join(said))
+
+    def _carry_out(self, step: Step) -> None:
+        """What a notch changes beside the cutting of batches, which asks the ladder each time."""
+        before, after = step.before.setting, step.after.setting
+        if after.cap_level != before.cap_level and isinstance(self.task, Shrinks):
+            self._story.distortion = self.task.shrink(after.cap_level)
+        if after.offloaded != before.offloaded:
+            (self._offload.on if after.offloaded else self._offload.off)()
+        free_caches()
+        if self.gauge is not None:
+            self.gauge.settle()
+        self._story.moved(step, position=self._position)
+
+    def _leave_word(self, trouble: Trouble) -> None:
+        if self.run_folder is not None:
+            leave_note(self.run_folder, f"{trouble.in_words()} ({self._attempt.unshared})")
+
+
+def _untold(kind: str, why: str, **data: object) -> None:
+    """Where moves go while nobody listens."""
+
+
+def _one(loss: Callable[[Indices], Tensor], piece: Indices, weight: float) -> Compute:
+    return lambda: loss(piece) * weight
+
+
+def _combined(parts: Sequence[StepOutcome], ids: Sequence[int]) -> StepOutcome:
+    """Several updates of one batch as one outcome; refused if any part is, and then it says how many were not."""
+    refused = next((part for part in parts if part.refusal is not None), None)
+    applied = [part for part in parts if part.refusal is None]
+    if refused is not None:
+        why = (
+            f"{len(applied)} of {len(parts)} parts of the batch were applied{'; ' if refused.why else ''}{refused.why}"
+        )
+        return refused._replace(sample_ids=tuple(ids), why=why)
+    total = sum(len(part.sample_ids) for part in parts) or 1
+    loss = sum(part.loss * len(part.sample_ids) for part in parts) / total
+    mean = sum(part.mean_loss for part in parts) / len(parts)
+    return parts[-1]._replace(sample_ids=tuple(ids), loss=loss, mean_loss=mean)
