@@ -10,6 +10,7 @@ from failsoft.cli import commands as _commands  # noqa: F401 -- importing it han
 from failsoft.cli import letters as _letters  # noqa: F401 -- the same
 from failsoft.cli import plan as _plan  # noqa: F401 -- the same
 from failsoft.cli import preempt as _preempt  # noqa: F401 -- the same
+from failsoft.cli import preflight as _preflight  # noqa: F401 -- the same
 from failsoft.cli import runs as _runs  # noqa: F401 -- the same
 from failsoft.cli.app import app
 from failsoft.errors import FailsoftError

@@ -25,7 +25,6 @@ from failsoft.training.survival.preflight_meeting import (
     sort_out,
 )
 
-
 _TO_AND_FRO = 1.5
 """A rank waits for the others from when it is there; this much longer, in times of that, it is waited for itself."""
 

@@ -45,7 +45,7 @@ class Cleared:
     excluded: frozenset[str] = frozenset()
     """Ids of nodes to keep away from; for :attr:`RaySettings.excluded`."""
     why: Mapping[str, str] = field(default_factory=dict)
-    """Of each of them, by the name that people know it by."""
+    """Of each of them that is still there, by the name that people know it by."""
     took_s: float = 0.0
 
     @property
@@ -82,7 +82,8 @@ def preflight(
         write_record(settings.folder, record)
     except OSError as error:  # the nodes were looked at all the same; a disk that is away is a finding of theirs
         ledger.record("preflight_unrecorded", str(error))
-    why = {record.of(node).host: record.of(node).why for node in record.excluded}
+    here = [report for report in reports if report.node in record.excluded]
+    why = {report.host: record.of(report.node).why for report in here}
     return Cleared(excluded=record.excluded, why=why, took_s=took_s)
 
 

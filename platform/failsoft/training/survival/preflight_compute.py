@@ -31,6 +31,9 @@ _COPIES = 32
 """Of a stack on a GPU: 1024 products at once are some for each of its multiprocessors."""
 _PATTERNS = (0x5555555555555555, 0xAAAAAAAAAAAAAAAA, 0x0000000000000000, 0xFFFFFFFFFFFFFFFF)
 
+_GOLDEN = 0.618034
+"""Of all shares of a round, this one spreads the places to begin most evenly."""
+
 Flaw = Callable[[NDArray[np.int32]], NDArray[np.int32]]
 """A planned fault: what a bad core makes of a right product."""
 
@@ -56,7 +59,8 @@ def known_answer(seconds: float, clock: Clock, *, turn: int = 0, flaw: Flaw | No
     Args:
         seconds: all cores together; every core that is reached computes at least one product.
         clock: ends it.
-        turn: core to begin with (modulo their number), so that later preflights reach those that this one does not.
+        turn: how often this was done before; each turn begins with another core, so that later ones reach those that
+            this one has no time for.
         flaw: a planned fault.
     """
     cores = _cores()
@@ -82,7 +86,7 @@ def _cores() -> list[int]:
 
 
 def _round(cores: Sequence[int], turn: int) -> Iterator[int | None]:
-    begin = turn % len(cores) if cores else 0
+    begin = int(turn * _GOLDEN % 1.0 * len(cores))
     return cycle([*cores[begin:], *cores[:begin]] or [None])
 
 

@@ -1,0 +1,27 @@
+"""What ``failsoft preflight`` prints of what was found."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from failsoft.cli.preflight import _as_json, _table
+from failsoft.training.survival.preflight import NodeReport, failed, no_answer, not_here, passed
+
+WELL = NodeReport(node="a1", host="one/a1", findings=(passed("disk", "1 MiB"), not_here("GPU memory", "no GPU")))
+ILL = NodeReport(node="b2", host="two/b2", findings=(failed("disk", "full"), no_answer("node", "no answer in 5 s")))
+
+
+def test_each_node_has_a_row_and_what_is_not_there_is_told_apart_from_a_pass() -> None:
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(_table([WELL, ILL]))
+    rows = {line.split("│")[1].strip(): line for line in console.export_text().splitlines() if "│" in line}
+    assert [cell.strip() for cell in rows["one/a1"].split("│")[2:-1]] == ["0 ms", "–", "not asked"]
+    assert [cell.strip() for cell in rows["two/b2"].split("│")[2:-1]] == ["failed", "not asked", "no answer"]
+
+
+def test_json_says_of_each_probe_what_came_of_it_and_why() -> None:
+    said = _as_json(ILL)
+    assert (said["node"], said["host"], said["passed"]) == ("b2", "two/b2", False)
+    assert said["findings"][0] == {"probe": "disk", "outcome": "failed", "why": "full", "took_s": 0.0}  # type: ignore[index]  # JSON
