@@ -7,8 +7,9 @@ The others end their passes, and all meet in the verdict. On the top rung this c
 and DDP goes on to reduce while the backward pass runs.
 
 It holds for collectives that DDP itself makes: buffers, buckets (with any hook), unused parameters. A forward pass with
-collectives of its own (SyncBatchNorm, FSDP, tensor parallel) can't be shadowed; there the error goes up, the others end
-by the time-out of the process group, and the restarted run begins a notch lower (:mod:`.note`).
+collectives of its own (SyncBatchNorm, FSDP, tensor parallel) can't be shadowed, nor a static graph; there the error
+goes up, the others end by the time-out of the process group, and the restarted run begins a notch lower
+(:mod:`failsoft.training.memory.note`).
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class Shadow:
         """None, or why passes of this model can't be shadowed."""
         if not isinstance(model, DistributedDataParallel):
             return "the guard does not hold the model in its DDP wrapper"
+        if model.static_graph:
+            return "DDP was told of a static graph, whose first pass reduces otherwise than all later ones"
         if any(isinstance(module, nn.SyncBatchNorm) for module in model.modules()):
             return "SyncBatchNorm talks to the other ranks in the middle of the passes"
         return None
@@ -63,7 +66,7 @@ class Shadow:
     def make_up(self) -> None:
         """Take part in what this rank has not yet, with zeros. After everything else of the passes is let go of."""
         ddp, now = self._ddp, self._count()
-        if now == self._at_start:  # before the wrapper's forward pass began, or it had nothing to say there
+        if not self._forward_ended and now == self._at_start:  # maybe before the wrapper's own forward pass began
             ddp.reducer._rebuild_buckets()
             if ddp._check_sync_bufs_pre_fwd():
                 ddp._sync_buffers()
@@ -72,7 +75,7 @@ class Shadow:
         works = [ddp.reducer._run_comm_hook(bucket) for bucket in buckets[begun:]]
         for work in works:
             work.wait()
-        if ddp.find_unused_parameters and not ddp.static_graph and begun <= len(buckets):
+        if ddp.find_unused_parameters and begun <= len(buckets):
             ddp._match_unused_params_allreduce()
 
     def renew(self) -> None:
@@ -85,8 +88,6 @@ class Shadow:
         names = ddp._build_debug_param_to_name_mapping(parameters)
         ddp.logger = ddp.reducer = None  # its hooks leave the parameters with it
         ddp._ddp_init_helper(parameters, sparse, names, ddp.static_graph)
-        if ddp.static_graph:
-            ddp.reducer._set_static_graph()
         register: Any = getattr(dist, "_register_comm_hook")  # noqa: B009 -- not among what torch says it exports
         for hook, state in ddp._comm_hooks:
             register(ddp.reducer, state, hook)

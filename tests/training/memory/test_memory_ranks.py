@@ -1,0 +1,72 @@
+"""Two real ranks under DDP, one of which runs out of memory: both shrink, nobody waits, the gradient is the batch's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.training.memory.memory_ranks import BATCHES, TRIALS
+
+PATIENCE_S = 240
+"""Starting Python with torch takes seconds, a minute on a busy machine; each collective has its own 10 s."""
+Told = list[dict[str, dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """What each rank found in each trial."""
+    folder = tmp_path_factory.mktemp("ranks")
+    environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.training.memory.memory_ranks", str(rank), str(folder)],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        outputs = [rank.communicate(timeout=PATIENCE_S)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    lines = [[json.loads(line) for line in output.splitlines()] for output in outputs]
+    return [{line["name"]: line for line in of_one} for of_one in lines]
+
+
+@pytest.mark.parametrize("name", sorted(TRIALS))
+def test_when_one_rank_runs_out_both_shrink_and_the_gradient_is_the_whole_batchs(name: str, told: Told) -> None:
+    first, second = (of_one[name] for of_one in told)
+    assert first["apart"] < 1e-6
+    assert second["apart"] < 1e-6
+    assert first["rungs"] == second["rungs"]
+    assert "micro-batches" in first["rungs"][-1]
+    assert first["weights"] == second["weights"]
+
+
+@pytest.mark.parametrize("name", sorted(TRIALS))
+def test_no_batch_is_lost_to_a_rank_that_ran_out(name: str, told: Told) -> None:
+    assert [of_one[name]["applied"] for of_one in told] == [[True] * BATCHES] * 2
+
+
+def test_the_rank_that_had_room_knows_what_the_other_ran_out_of(told: Told) -> None:
+    for of_one in told:
+        said = of_one["backward, rank 1"]["told"]
+        assert all(line.startswith("rank 1 ran out of memory at faulty.py") for line in said)
+        assert len(said) == 2
+
+
+def test_an_uneven_last_micro_batch_counts_by_its_samples(told: Told) -> None:
+    """Seven samples a rank in pieces of 4 and 3, of 2, 2, 2 and 1, and of 1."""
+    assert told[0]["forward, rank 1"]["rungs"][-1] == "micro-batches, 2 a batch"
+    assert told[0]["again later"]["rungs"][-1] == "micro-batches, 4 a batch"
+    assert told[0]["again, in a micro-batch"]["rungs"][-1] == "micro-batches, 7 a batch"
