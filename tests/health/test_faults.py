@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,3 +57,16 @@ def test_a_plan_survives_its_json() -> None:
 def test_a_text_that_is_no_plan_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         FaultPlan.from_json(text)
+
+
+def test_a_slow_rank_is_struck_from_its_first_batch_to_its_last() -> None:
+    plan = FaultPlan(faults=(Fault(kind=FaultKind.SLOW_RANK, position=3, last=5, rank=1, sample_s=0.25),))
+    due = [[len(plan.due(position=at, rank=rank, struck=Path("nowhere"))) for at in range(8)] for rank in range(2)]
+    assert due == [[0] * 8, [0, 0, 0, 1, 1, 1, 0, 0]]
+    assert FaultPlan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize("wrong", [{"last": 2}, {"sample_s": -1.0}, {"sample_s": float("nan")}])
+def test_a_slow_rank_that_could_never_strike_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="not before position"):
+        Fault(**{"kind": FaultKind.SLOW_RANK, "position": 3, **wrong})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 
@@ -22,6 +23,8 @@ class FaultKind(StrEnum):
     """SIGKILL to the worker itself, before it starts this batch. Happens once, also across restarts."""
     OUT_OF_MEMORY = "out_of_memory"
     """Memory runs out in each pass over more samples than ``above_samples``, in the forward or the backward pass."""
+    SLOW_RANK = "slow_rank"
+    """Each sample takes this rank ``sample_s`` longer, from ``position`` to ``last``."""
     BROKEN_WEIGHTS = "broken_weights"
     """A serving replica's weights are shuffled in memory while the fault's file says so."""
 
@@ -50,6 +53,10 @@ class Fault:
     """Of ``out_of_memory``: the pass that fails."""
     above_samples: int = 1
     """Of ``out_of_memory``: passes over so many samples, or fewer, fit; 0: none does."""
+    last: int | None = None
+    """Of ``slow_rank``: the last batch that it strikes, too; None: the first is the only one."""
+    sample_s: float = 0.0
+    """Of ``slow_rank``: seconds that each sample takes longer."""
 
     def __post_init__(self) -> None:
         """Refuse faults that could never strike."""
@@ -57,11 +64,20 @@ class Fault:
             raise ConfigError(f"fault {self.kind} at position {self.position}, rank {self.rank}: both count from 0")
         if self.above_samples < 0:
             raise ConfigError(f"above_samples is {self.above_samples}; use 0 or more")
+        if not 0.0 <= self.sample_s < math.inf or (self.last is not None and self.last < self.position):
+            raise ConfigError(
+                f"fault {self.kind} from {self.position} to {self.last} with sample_s {self.sample_s}; last is not "
+                "before position, and sample_s is 0 or more"
+            )
 
     @property
     def mark(self) -> str:
         """A name for the file that says that a once-only fault has struck."""
         return f"{self.kind}-{self.position}-{self.rank}"
+
+    def strikes(self, position: int, rank: int) -> bool:
+        """Whether it strikes this rank at this batch."""
+        return rank == self.rank and self.position <= position <= (self.position if self.last is None else self.last)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +94,7 @@ class FaultPlan:
             rank: the asking rank.
             struck: folder of marks; a once-only fault with a mark there is over. Taking it here makes the mark first.
         """
-        found = [fault for fault in self.faults if fault.position == position and fault.rank == rank]
+        found = [fault for fault in self.faults if fault.strikes(position, rank)]
         return tuple(fault for fault in found if fault.kind not in _ONCE or _first_time(struck / fault.mark))
 
     def to_json(self) -> str:
@@ -108,7 +124,7 @@ def burst(kind: FaultKind, *, first: int, count: int, ranks: Iterable[int] = (0,
 
 
 def _fault(entry: dict[str, object]) -> Fault:
-    known = ("kind", "position", "rank", "when", "above_samples")
+    known = tuple(field.name for field in fields(Fault))
     unknown = set(entry) - set(known)
     if unknown:
         raise ConfigError(f"fault {entry} has unknown fields {sorted(unknown)}; known are {', '.join(known)}")
@@ -118,6 +134,8 @@ def _fault(entry: dict[str, object]) -> Fault:
         rank=int(str(entry.get("rank", 0))),
         when=FaultMoment(str(entry.get("when", FaultMoment.FORWARD))),
         above_samples=int(str(entry.get("above_samples", 1))),
+        last=None if entry.get("last") is None else int(str(entry["last"])),
+        sample_s=float(str(entry.get("sample_s", 0.0))),
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from failsoft.health.clock import Clock
 from failsoft.health.faults import Fault, FaultKind, FaultMoment
 
 
@@ -41,17 +42,19 @@ def strike_loss(loss: Tensor, kinds: Iterable[FaultKind], model: nn.Module) -> T
     return loss
 
 
-def strike_memory(loss: Tensor, samples: int, faults: Iterable[Fault], model: nn.Module) -> Tensor:
-    """The loss of one pass over so many samples, where no planned fault lets memory run out.
+def strike(loss_of: Callable[[], Tensor], samples: int, faults: Sequence[Fault], model: nn.Module) -> Tensor:
+    """The loss of one pass over so many samples, under the planned faults of their batch.
 
     Raises:
-        torch.OutOfMemoryError: one does; now, or in the middle of the backward pass.
+        torch.OutOfMemoryError: memory runs out before the forward pass; or it will in the middle of the backward pass.
     """
-    for fault in faults:
-        if fault.kind is not FaultKind.OUT_OF_MEMORY or samples <= fault.above_samples:
-            continue
-        if fault.when is FaultMoment.FORWARD:
-            raise _planned(samples)
+    if not faults:
+        return loss_of()
+    short = {fault.when for fault in faults if fault.kind is FaultKind.OUT_OF_MEMORY and samples > fault.above_samples}
+    if FaultMoment.FORWARD in short:
+        raise _planned(samples)
+    loss = strike_loss(loss_of(), (fault.kind for fault in faults), model)
+    if FaultMoment.BACKWARD in short:
         _fail_midway(model, samples)
     return loss
 
@@ -69,6 +72,13 @@ def _fail_midway(model: nn.Module, samples: int) -> None:
 
 def _planned(samples: int) -> torch.OutOfMemoryError:
     return torch.OutOfMemoryError(f"planned fault: tried to allocate {samples}.00 GiB for {samples} samples")
+
+
+def strike_pace(samples: int, faults: Iterable[Fault], clock: Clock) -> None:
+    """Take as much longer over a pass as a planned slow rank does."""
+    for fault in faults:
+        if fault.kind is FaultKind.SLOW_RANK:
+            clock.sleep_s(fault.sample_s * samples)
 
 
 def kill_self() -> None:
