@@ -6,15 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch.utils.data import default_collate, get_worker_info
+from torch.utils.data import default_collate
 
 from failsoft.errors import SampleError, SourceError
 from failsoft.training.loading.checks import Judgement, SampleChecks
 from failsoft.training.loading.collate import Collate, Fill, fill_rows, fitting
 from failsoft.training.loading.sample import Ask, BadKind, BadSample, Gathered, GuardedBatch, SourceNote, StandIn
-from failsoft.training.rng import HeldRng, seed_all
+from failsoft.training.loading.seeding import seeded
 
 _MAX_WHY = 500
 
@@ -94,20 +93,15 @@ class Checked:
         """The batch, whatever happens."""
         if self._seed is None:
             return self._load(ask)
-        held = HeldRng.take() if get_worker_info() is None else None  # the training's own generators stay as they are
-        seed_all(self._seed, rank=ask.indices[0], position=ask.position)
-        try:
+        with seeded(self._seed, ask.position, ask.indices[0]):
             return self._load(ask)
-        finally:
-            if held is not None:
-                held.restore()
 
     def _load(self, ask: Ask) -> GuardedBatch:
         gathered = self._gather(ask.indices, ask)
         data = fitting(gathered, self._collate, finite=self.checks.finite)
-        rows, weights_B = tuple(range(len(ask.indices))), torch.ones(len(ask.indices))
+        rows, weights = tuple(range(len(ask.indices))), (1.0,) * len(ask.indices)
         if gathered.bad or gathered.stand_ins:
-            data, rows, weights_B = self._filled(gathered, ask)
+            data, rows, weights = self._filled(gathered, ask)
         if gathered.good:
             self._last_good = [next(iter(gathered.good.values()))]
         return GuardedBatch(
@@ -115,7 +109,7 @@ class Checked:
             indices=ask.indices,
             rows=rows,
             data=data,
-            weights_B=weights_B if ask.counted else torch.zeros_like(weights_B),
+            weights=weights if ask.counted else (0.0,) * len(weights),
             bad=tuple(self._bad(ask, place, *said) for place, said in sorted(gathered.bad.items())),
             synthetic=tuple(self._made_up(ask, *entry) for entry in sorted(gathered.stand_ins.items(), key=_place)),
             notes=self.dataset.take_notes() if isinstance(self.dataset, TakesNotes) else (),
@@ -143,27 +137,27 @@ class Checked:
                 gathered.good[place] = sample
         return gathered
 
-    def _filled(self, gathered: Gathered, ask: Ask) -> tuple[Any, tuple[int, ...], torch.Tensor]:
+    def _filled(self, gathered: Gathered, ask: Ask) -> tuple[Any, tuple[int, ...], tuple[float, ...]]:
         """The batch again, with something at weight 0 in each place that lacks a real sample."""
         rows = gathered.rows()
         if not rows:
             return self._borrowed(ask)
         places, counted = [place for place, _ in rows], [place in gathered.good for place, _ in rows]
-        chosen, weights_B = fill_rows(places, counted, len(ask.indices), self._fill)
+        chosen, weights = fill_rows(places, counted, len(ask.indices), self._fill)
         samples = [rows[row][1] for row in chosen]
         whole = len(chosen) == len(ask.indices)
         stands_for = tuple(range(len(chosen))) if whole else tuple(places[row] for row in chosen)
-        return self._collate(samples), stands_for, weights_B
+        return self._collate(samples), stands_for, weights
 
-    def _borrowed(self, ask: Ask) -> tuple[Any, tuple[int, ...], torch.Tensor]:
+    def _borrowed(self, ask: Ask) -> tuple[Any, tuple[int, ...], tuple[float, ...]]:
         """Nothing of the ask can be had: the rank goes through the motions with copies of another sample, weight 0."""
         places = len(ask.indices) if self._fill is Fill.COPY else 1
         reserve = self._gather(self._reserve(ask.position), ask)
         if fitting(reserve, self._collate, finite=self.checks.finite) is not None:
             self._last_good = [reserve.rows()[0][1]]
         if not self._last_good:
-            return None, tuple(range(places)), torch.zeros(places)
-        return self._collate(self._last_good * places), tuple(range(places)), torch.zeros(places)
+            return None, tuple(range(places)), (0.0,) * places
+        return self._collate(self._last_good * places), tuple(range(places)), (0.0,) * places
 
     def _bad(self, ask: Ask, place: int, kind: BadKind, why: str) -> BadSample:
         index = ask.indices[place]

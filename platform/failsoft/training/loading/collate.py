@@ -15,7 +15,6 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from failsoft.training.loading.checks import Judgement, form_of, leaves, not_finite
@@ -55,7 +54,9 @@ def fitting(gathered: Gathered, collate: Collate, *, finite: bool) -> Any:
     return None
 
 
-def fill_rows(places: Sequence[int], counted: Sequence[bool], asked: int, fill: Fill) -> tuple[list[int], Tensor]:
+def fill_rows(
+    places: Sequence[int], counted: Sequence[bool], asked: int, fill: Fill
+) -> tuple[list[int], tuple[float, ...]]:
     """Which collated row goes where, and what each counts.
 
     Args:
@@ -65,7 +66,7 @@ def fill_rows(places: Sequence[int], counted: Sequence[bool], asked: int, fill: 
         fill: what becomes of places without a row.
 
     Returns:
-        For each row of the final batch the collated row that it is made from, and its weight (float32).
+        For each row of the final batch the collated row that it is made from, and its weight.
     """
     row_of = {place: row for row, place in enumerate(places)}
     real = [row for row, counts in enumerate(counted) if counts] or list(range(len(places)))
@@ -83,7 +84,7 @@ def fill_rows(places: Sequence[int], counted: Sequence[bool], asked: int, fill: 
             copies += 1
     if not chosen:
         chosen, weights = [real[0]], [0.0]  # no rank may stay away from the backward pass
-    return chosen, torch.tensor(weights)
+    return chosen, tuple(weights)
 
 
 def travels(data: object) -> bool:

@@ -62,9 +62,9 @@ class Feed:
                     f"not one sample could be loaded; sample {first.index} of {first.source or 'its source'}: "
                     f"{first.kind}: {first.why}. Mend the source and start the run again"
                 )
-            data, weights_B = self._data
-            batch = replace(batch, data=data, weights_B=torch.zeros_like(weights_B), rows=tuple(range(len(weights_B))))
-        self._batch, self._data = batch, (batch.data, batch.weights_B)
+            data, size = self._data
+            batch = replace(batch, data=data, weights=(0.0,) * size, rows=tuple(range(size)))
+        self._batch, self._data = batch, (batch.data, len(batch.weights))
         return batch.real
 
     def take_skipped(self) -> int:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from failsoft.errors import ConfigError
 from failsoft.training.batches import GlobalBatches
@@ -10,6 +15,8 @@ from failsoft.training.loading.checked import indices_of
 from failsoft.training.loading.sample import Ask, Request
 
 _RESERVE = 4
+_AHEAD = 2048
+"""Samples whose order is worked out at a time: the work is mostly the same for one as for a thousand."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +38,26 @@ class RankOrder:
         """The samples of a request. A rank without a share gets the batch's first sample, not counted."""
         position, indices, counted, barred = request
         if indices is None:
-            whole = self.batches.global_indices(position)
+            whole = self._whole(position)
             mine = whole[self.rank :: self.world]
             indices, counted = indices_of(mine if len(mine) else whole[:1]), bool(len(mine))
         return Ask(position=position, indices=indices, counted=counted, barred=barred)
 
     def reserve(self, position: int) -> tuple[int, ...]:
         """The first samples of the rank's next batch: what stands in, at weight 0, for a share that is all bad."""
-        return indices_of(self.batches.global_indices(position + 1)[self.rank :: self.world][:_RESERVE])
+        return indices_of(self._whole(position + 1)[self.rank :: self.world][:_RESERVE])
+
+    def _whole(self, position: int) -> NDArray[np.int64]:
+        kept = self._kept
+        if position not in kept:
+            kept.clear()
+            stretch = self.batches.stretch(position, max(1, _AHEAD // self.batches.global_batch))
+            kept |= {position + ahead: batch for ahead, batch in enumerate(stretch)}
+        return kept[position]
+
+    @cached_property
+    def _kept(self) -> dict[int, NDArray[np.int64]]:
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_kept"}

@@ -68,6 +68,7 @@ class Quarantine:
         self._rng = rng
         self._life = Lifecycle(GATE_MOVES, Gate.CLOSED, on_move)
         self._monitor = HealthMonitor(policy=policy.health)
+        self._good = 0  # answers that are not in the window yet: while all is well nothing looks at it
         self._rests = 0
         self._until_s = 0.0
         self.rest_s = 0.0
@@ -82,20 +83,25 @@ class Quarantine:
 
     def admits(self) -> bool:
         """Whether to ask now. After the rest the answer is yes, and that request decides."""
+        if self._life.state is Gate.CLOSED:
+            return True
         if self.gate is Gate.OPEN and self._clock.monotonic_s() >= self._until_s:
             self._life.move(Gate.PROBING, why=f"rested for {self.rest_s:.3g} s")
         return self.gate is not Gate.OPEN
 
     def answered(self) -> None:
         """It gave what it was asked for."""
-        if self.gate is Gate.PROBING:
+        if self._life.state is Gate.PROBING:
             self._monitor.clear()
             self._rests, self.cause = 0, ""
             self._life.move(Gate.CLOSED, why="it answers again")
-        self._monitor.record(Outcome.GOOD)
+        self._good += 1
 
     def failed(self, why: str) -> None:
         """It did not."""
+        for _ in range(min(self._good, self._policy.health.window_size)):
+            self._monitor.record(Outcome.GOOD)
+        self._good = 0
         self._monitor.record(Outcome.ERROR)
         verdict = self._monitor.verdict()
         if self.gate is Gate.PROBING:

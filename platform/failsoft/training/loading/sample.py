@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -95,8 +96,9 @@ class GuardedBatch:
     """The place in ``indices`` that each row of ``data`` stands for."""
     data: Any
     """What the collate function made; None when not one sample, good or reserve, could be had."""
-    weights_B: Tensor
-    """1.0 for a real sample, 0.0 for a copy or a synthetic one that fills its place; float32, one for each row."""
+    weights: tuple[float, ...]
+    """1.0 for a real sample, 0.0 for a copy or a synthetic one that fills its place; one for each row. Plain numbers: a
+    tensor would cost a file descriptor on its way between processes."""
     bad: tuple[BadSample, ...] = ()
     synthetic: tuple[BadSample, ...] = ()
     """Samples in whose place a synthetic one stands."""
@@ -105,7 +107,12 @@ class GuardedBatch:
     @property
     def real(self) -> int:
         """Samples that count."""
-        return int(self.weights_B.sum().item())
+        return round(sum(self.weights))
+
+    @property
+    def weights_B(self) -> Tensor:
+        """The same as a tensor, float32."""
+        return torch.tensor(self.weights)
 
 
 @dataclass(kw_only=True, slots=True)

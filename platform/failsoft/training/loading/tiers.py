@@ -90,7 +90,7 @@ class TieredSource:
         """Refuse a source without tiers; nothing is opened yet."""
         if not self.tiers:
             raise ConfigError("tiers is empty; give at least one source")
-        self._breakers: dict[tuple[str, str], Quarantine] = {}
+        self._breakers: dict[tuple[str, str], list[Quarantine]] = {}
         self._notes: list[SourceNote] = []
         self._rng = random.Random(self.seed)
 
@@ -110,7 +110,8 @@ class TieredSource:
         for depth, tier in enumerate(self.tiers):
             data = self._ask(tier, index, refusals)
             if data is not None:
-                self._fill(self.tiers[:depth], index, data)
+                if depth:
+                    self._fill(self.tiers[:depth], index, data)
                 return Fetched(data, tier.name, synthetic=False)
         why = "; ".join(refusals) or "no tier holds it"
         if self.synthesis is None:
@@ -123,13 +124,11 @@ class TieredSource:
         return notes
 
     def _ask(self, tier: Source, index: int, refusals: list[str]) -> bytes | None:
-        shard = tier.shard_of(index)
-        whole, part = self._breaker(tier, ""), self._breaker(tier, shard) if shard else None
-        if not whole.admits() or (part is not None and not part.admits()):
-            resting = part if part is not None and part.gate is Gate.OPEN else whole
-            refusals.append(f"{tier.name} rests: {resting.cause}")
-            return None
-        told = [breaker for breaker in (whole, part) if breaker is not None]
+        told = self._concerned(tier, tier.shard_of(index))
+        for breaker in told:
+            if not breaker.admits():
+                refusals.append(f"{tier.name} rests: {breaker.cause}")
+                return None
         try:
             data = tier.fetch(index)
         except SourceError as error:
@@ -138,8 +137,8 @@ class TieredSource:
                 breaker.failed(str(error))
             return None
         except SampleError as error:
-            whole.answered()
-            if part is not None:
+            told[0].answered()  # the tier as a whole answers
+            for part in told[1:]:
                 part.failed(str(error))
             raise
         for breaker in told:
@@ -151,24 +150,35 @@ class TieredSource:
             if isinstance(tier, Keeps):
                 tier.keep(index, data)
 
-    def _breaker(self, tier: Source, shard: str) -> Quarantine:
+    def _concerned(self, tier: Source, shard: str) -> list[Quarantine]:
+        """The tier's own breaker, then that of its shard."""
         key = (tier.name, shard)
-        if key not in self._breakers:
+        found = self._breakers.get(key)
+        if found is None:
             if len(self._breakers) >= _MAX_SHARDS:
                 self._forget_one()
-            policy = self.shard_policy if shard else self.tier_policy
-            self._breakers[key] = Quarantine(policy, self.clock, self._rng, partial(self._moved, key))
-        return self._breakers[key]
+            whole = self._breaker((tier.name, ""), self.tier_policy)
+            found = [whole, self._breaker(key, self.shard_policy)] if shard else [whole]
+            self._breakers[key] = found
+        return found
+
+    def _breaker(self, key: tuple[str, str], policy: QuarantinePolicy) -> Quarantine:
+        if not key[1] and key in self._breakers:
+            return self._breakers[key][0]
+        made = Quarantine(policy, self.clock, self._rng, partial(self._moved, key))
+        if not key[1]:
+            self._breakers[key] = [made]
+        return made
 
     def _forget_one(self) -> None:
         """The oldest shard that is well: a data set of a million shards must not end in a million breakers."""
-        well = (key for key, breaker in self._breakers.items() if key[1] and breaker.gate is Gate.CLOSED)
-        self._breakers.pop(next(well, next(iter(self._breakers))))
+        well = (key for key, told in self._breakers.items() if key[1] and told[-1].gate is Gate.CLOSED)
+        self._breakers.pop(next(well, next(key for key in self._breakers if key[1])))
 
     def _moved(self, key: tuple[str, str], move: Move[Gate]) -> None:
         if move.after is Gate.PROBING:
             return
-        resting, breaker = move.after is Gate.OPEN, self._breakers[key]
+        resting, breaker = move.after is Gate.OPEN, self._breakers[key][-1]
         below = [tier.name for tier in self.tiers[self._depth(key[0]) + 1 :]]
         last = "synthetic samples of weight 0" if self.synthesis is not None else "copies of weight 0"
         name = f"{key[0]}: {key[1]}" if key[1] else key[0]
