@@ -1,0 +1,159 @@
+"""What the loader's nets cost: batches a second with all of them on, against torch's plain ``DataLoader``.
+
+Same dataset, same samples in the same order, same number of workers, same start method. The nets: each sample compared
+with its digest, length and form, NaN and Inf looked for, generators seeded by position, deaths and hangs watched.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from failsoft.training.batches import GlobalBatches
+from failsoft.training.loading.checked import Checked
+from failsoft.training.loading.checks import SampleChecks
+from failsoft.training.loading.lane import LoaderPolicy
+from failsoft.training.loading.layout import ShardLayout, write_shards
+from failsoft.training.loading.loader import GuardedLoader
+from failsoft.training.loading.local import LocalShards
+from failsoft.training.loading.order import RankOrder
+from failsoft.training.loading.sample import Request
+from failsoft.training.loading.tiered_dataset import TieredDataset
+from failsoft.training.loading.tiers import TieredSource
+from tests.benchmarks.measuring import Contender, Timings, interleave
+from tests.benchmarks.outcome import Outcome
+
+BATCH, SIDE, WORDS, SAMPLES = 32, 160, 128, 1600
+VOCABULARY = 20_000
+GUARDED, PLAIN = "all nets", "plain DataLoader"
+
+
+def measure(*, quick: bool) -> Outcome:
+    """Pictures and texts, with one worker each, on the machine's two cores."""
+    outcome = Outcome(name="loader", processes=2)
+    rounds = 3 if quick else 30
+    with tempfile.TemporaryDirectory() as folder:
+        pictures = _race(outcome, "pictures", Path(folder) / "pictures", rounds=rounds, batches=20)
+        texts = _race(outcome, "texts", Path(folder) / "texts", rounds=rounds, batches=60)
+    outcome.ratios["guarded_loader_over_plain"] = pictures.ratio(PLAIN, GUARDED)
+    outcome.ratios["guarded_text_loader_over_plain"] = texts.ratio(PLAIN, GUARDED)
+    outcome.notes.append(f"ratios are of throughput: above 1 the guarded loader is faster; batches of {BATCH}")
+    return outcome
+
+
+class PlainDataset:
+    """What one would write: files opened once, a read at an offset, a decode."""
+
+    def __init__(self, layout: ShardLayout, decode: Callable[[bytes], Any]) -> None:
+        self._layout = layout
+        self._decode = decode
+        self._files: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._layout)
+
+    def __getitem__(self, index: int) -> Any:
+        place = self._layout.place_of(index)
+        if place.shard not in self._files:
+            self._files[place.shard] = os.open(self._layout.folder / place.shard, os.O_RDONLY)
+        return self._decode(os.pread(self._files[place.shard], place.length, place.first))
+
+
+def decode_picture(data: bytes) -> tuple[Tensor, int]:
+    """Inflate, make floats, normalise."""
+    pixels = np.frombuffer(zlib.decompress(data), dtype=np.uint8).reshape(3, SIDE, SIDE)
+    return torch.from_numpy(pixels.astype(np.float32)).div_(255.0).sub_(0.5), int(pixels[0, 0, 0])
+
+
+def decode_text(data: bytes) -> dict[str, Tensor]:
+    """Tokenise a line of JSON."""
+    words = _tokenizer().encode(json.loads(data)["text"]).ids
+    ids = torch.tensor(words[:WORDS] + [0] * (WORDS - len(words)))
+    return {"ids": ids, "weight": (ids > 0).float()}
+
+
+@cache
+def _tokenizer() -> Tokenizer:
+    """One for each process."""
+    made = Tokenizer(WordLevel({f"word{rank}": rank for rank in range(VOCABULARY)} | {"?": VOCABULARY}, unk_token="?"))
+    made.pre_tokenizer = Whitespace()
+    return made
+
+
+def width_of(sample: Any) -> int:
+    """What a limit of length looks at."""
+    return int((sample[0] if isinstance(sample, tuple) else sample["ids"]).shape[-1])
+
+
+def in_range(sample: Any) -> str | None:
+    """A user's own check, of the usual size."""
+    if isinstance(sample, tuple):
+        return None if 0 <= sample[1] < 256 else f"label {sample[1]}"
+    return None if sample["ids"].dtype == torch.int64 else "ids of another type"
+
+
+def _bodies(kind: str) -> Iterator[bytes]:
+    chance = np.random.default_rng(3)
+    for _ in range(SAMPLES):
+        if kind == "texts":
+            ranks = chance.integers(1, VOCABULARY, size=int(chance.integers(20, WORDS)))
+            yield json.dumps({"text": " ".join(f"word{rank}" for rank in ranks)}).encode()
+        else:
+            rough = chance.integers(0, 16, size=(3, SIDE, SIDE), dtype=np.uint8)
+            yield zlib.compress(rough.tobytes(), 1)
+
+
+def _race(outcome: Outcome, kind: str, folder: Path, *, rounds: int, batches: int) -> Timings:
+    layout, decode = write_shards(_bodies(kind), folder), decode_text if kind == "texts" else decode_picture
+    total = 3 * (rounds + 2) * batches  # each contender goes on where it stopped, and one runs twice
+    order = RankOrder(
+        batches=GlobalBatches(num_samples=SAMPLES, global_batch=BATCH, seed=7), rank=0, world=1, total=total
+    )
+    checked = Checked(
+        TieredDataset(TieredSource(tiers=(LocalShards(layout),)), decode, size=SAMPLES),
+        checks=SampleChecks(max_length=1000, length_of=width_of, check=in_range),
+        reserve=order.reserve,
+        seed=7,
+    )
+    plain = iter(_plain(PlainDataset(layout, decode), order))
+    with GuardedLoader(checked, order, policy=LoaderPolicy(workers=1)) as loader:
+        positions = iter(range(total))
+
+        def guarded() -> None:
+            for _ in range(batches):
+                batch = loader.fetch(next(positions))
+                assert batch.real == BATCH
+
+        def unguarded() -> None:
+            for _ in range(batches):
+                next(plain)
+
+        contenders = [Contender(name=GUARDED, run=guarded), Contender(name=PLAIN, run=unguarded)]
+        timings = interleave(contenders, rounds=rounds, control=PLAIN)
+    outcome.add(f"{batches} batches of {BATCH} {kind}, 1 worker", timings)
+    return timings
+
+
+def _plain(dataset: PlainDataset, order: RankOrder) -> DataLoader[Any]:
+    sampler = [order.ask(Request(position)).indices for position in range(order.total)]
+    return DataLoader(
+        dataset,  # type: ignore[arg-type]  # map-style by its methods
+        batch_sampler=sampler,  # type: ignore[arg-type]  # tuples do as well as lists
+        num_workers=1,
+        multiprocessing_context="forkserver",
+        generator=torch.Generator(),
+    )
