@@ -29,6 +29,7 @@ class FakeLink:
         self.handles: list[int] = []
         self.stopped = False
         self.closed = False
+        self.parted = False
         self.deaf = False
         self.hurried = 0
 
@@ -52,6 +53,9 @@ class FakeLink:
 
     def stop(self) -> None:
         self.stopped = True
+
+    def part(self) -> None:
+        self.parted = True
 
     def close(self, patience_s: float) -> None:
         self.closed = True

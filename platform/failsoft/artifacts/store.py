@@ -203,6 +203,10 @@ class ArtifactStore:
             return
         shutil.rmtree(aside, ignore_errors=True)  # out of sight already; a sweep removes what is left
 
+    def put_aside(self, name: str, why: str, *, on_damage: Damage) -> None:
+        """Move one that can't be used here to quarantine, and tell of it; where the disk refuses, it stays."""
+        self._quarantine(name, DamagedArtifactError(why), on_damage)
+
     def sweep_orphans(self) -> int:
         """Remove hidden folders that a killed writer left; returns how many. For the store's single writer only."""
         orphans = [path for path in self.root.glob(f"{_ASIDE}*") if path.is_dir()] if self.root.is_dir() else []

@@ -21,6 +21,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from failsoft.errors import ConfigError, IncompatibleArtifactError
 from failsoft.training.finite import first_ill
+from failsoft.training.state_fit import misfits, refuse_other_optimizer
 
 _MODEL = "model/"
 _OPTIMIZER = "optimizer/"
@@ -63,6 +64,8 @@ class TrainingState:
     """Averaged weights (``torch.optim.swa_utils.AveragedModel``)."""
     guard: Stateful | None = None
     """The guard's recent levels and the relief of the learning rate; restored from disk, kept through a rollback."""
+    memory: Stateful | None = None
+    """The memory ladder's rung and patience; restored from disk, kept through a rollback."""
     position: int = 0
     """Global batches consumed since the start of the run, refused ones included."""
     step: int = 0
@@ -93,6 +96,7 @@ def flatten(state: TrainingState) -> FlatState:
         "scaler": None if state.scaler is None else state.scaler.state_dict(),
         "breaker": None if state.breaker is None else state.breaker.state_dict(),
         "guard": None if state.guard is None else state.guard.state_dict(),
+        "memory": None if state.memory is None else state.memory.state_dict(),
     }
     try:
         plain = dict(json.loads(json.dumps(scalars)))
@@ -104,26 +108,27 @@ def flatten(state: TrainingState) -> FlatState:
     return FlatState(tensors=model_tensors(state.model) | averages | moments, scalars=plain)
 
 
-def unflatten(flat: FlatState, into: TrainingState, *, with_breaker: bool) -> None:
+def unflatten(flat: FlatState, into: TrainingState, *, with_breaker: bool, convert: bool = False) -> None:
     """Put a flat state into the live parts; ``flat`` itself is copied from and stays as it is.
 
     Args:
         flat: what :func:`flatten` gave.
         into: parts of the same shapes.
-        with_breaker: also take on the counts of breaker and guard (a restart does, a rollback keeps the live ones). A
+        with_breaker: also take on the counts of breaker, guard and memory (a restart does, a rollback keeps the live ones). A
             breaker that has a method ``rewound`` is shown its older counts instead.
+        convert: take tensors of another dtype on, in the live model's; without it they are refused.
 
     Raises:
-        IncompatibleArtifactError: names or shapes of the model's tensors differ; nothing was changed.
+        IncompatibleArtifactError: names, shapes or dtypes of the model's tensors differ; nothing was changed.
     """
-    load_model_tensors(into.model, flat.tensors)
+    load_model_tensors(into.model, flat.tensors, convert=convert)
     _load_optimizer(into.optimizer, flat)
     if into.ema is not None:
-        _load_average(into.ema, into.model, flat.tensors)
+        _load_average(into.ema, into.model, flat.tensors, convert=convert)
     scalars = flat.scalars
     parts: dict[str, Any] = {"scheduler": into.scheduler, "scaler": into.scaler}
     if with_breaker:
-        parts |= {"breaker": into.breaker, "guard": into.guard}
+        parts |= {"breaker": into.breaker, "guard": into.guard, "memory": into.memory}
     elif isinstance(into.breaker, Rewindable):
         into.breaker.rewound(scalars["breaker"])
     for key, part in parts.items():
@@ -143,41 +148,35 @@ def module_tensors(module: nn.Module, prefix: str) -> dict[str, Tensor]:
     return {f"{prefix}{name}": tensor.detach() for name, tensor in named.items()}
 
 
-def load_model_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+def load_model_tensors(model: nn.Module, tensors: Mapping[str, Tensor], *, convert: bool = False) -> None:
     """Copy saved parameters and buffers into a model, in place; tensors of other parts are passed over.
 
+    Args:
+        model: to load into.
+        tensors: what was saved, by flat names.
+        convert: take tensors of another dtype on, in the model's; without it they are refused.
+
     Raises:
-        IncompatibleArtifactError: naming what is missing, unknown, or of another shape; nothing was changed.
+        IncompatibleArtifactError: naming what is missing, unknown, or of another shape or dtype; nothing was changed.
     """
-    _load_module(model, tensors, _MODEL)
+    _load_module(model, tensors, _MODEL, convert=convert)
 
 
-def _load_average(ema: nn.Module, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+def _load_average(ema: nn.Module, model: nn.Module, tensors: Mapping[str, Tensor], *, convert: bool) -> None:
     """The saved average; where an older run had none, it starts from the restored weights, as a new one would."""
     if any(name.startswith(_EMA) for name in tensors):
-        _load_module(ema, tensors, _EMA)
+        _load_module(ema, tensors, _EMA, convert=convert)
         return
     fresh = {f"{_EMA}module.{name[len(_MODEL) :]}": tensor for name, tensor in model_tensors(model).items()}
     fresh |= {name: torch.zeros_like(tensor) for name, tensor in module_tensors(ema, _EMA).items() if name not in fresh}
-    _load_module(ema, fresh, _EMA)
+    _load_module(ema, fresh, _EMA, convert=True)
 
 
 @torch.no_grad()
-def _load_module(module: nn.Module, tensors: Mapping[str, Tensor], prefix: str) -> None:
-    """Copy saved parameters and buffers into a module, in place.
-
-    Raises:
-        IncompatibleArtifactError: naming what is missing, unknown, or of another shape; nothing was changed.
-    """
+def _load_module(module: nn.Module, tensors: Mapping[str, Tensor], prefix: str, *, convert: bool) -> None:
     live = module_tensors(module, prefix)
     saved = {name: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-    wrong = [f"{name[len(prefix) :]} is missing" for name in sorted(live.keys() - saved.keys())]
-    wrong += [f"{name[len(prefix) :]} is not in the model" for name in sorted(saved.keys() - live.keys())]
-    wrong += [
-        f"{name[len(prefix) :]} is {tuple(saved[name].shape)}, the model has {tuple(live[name].shape)}"
-        for name in sorted(live.keys() & saved.keys())
-        if saved[name].shape != live[name].shape
-    ]
+    wrong = misfits(saved, live, prefix=prefix, convert=convert)
     if wrong:
         more = f" and {len(wrong) - 8} more" if len(wrong) > 8 else ""
         raise IncompatibleArtifactError(
@@ -225,24 +224,9 @@ def _load_optimizer(optimizer: Optimizer, flat: FlatState) -> None:
         raise IncompatibleArtifactError(
             f"the optimizer has parameter groups of {sizes[0]}, the saved state of {sizes[1]}"
         )
-    _refuse_other_optimizer(saved_groups, live_groups)
+    refuse_other_optimizer(saved_groups, live_groups)
     groups = [_like(saved, live) for saved, live in zip(saved_groups, live_groups, strict=True)]
     optimizer.load_state_dict({"state": slots, "param_groups": groups})
-
-
-def _refuse_other_optimizer(saved: list[dict[str, Any]], live: list[dict[str, Any]]) -> None:
-    """A newer torch may know settings more, or fewer; one that knows others is another kind, whose moments do not fit.
-
-    Raises:
-        IncompatibleArtifactError: naming the settings that differ.
-    """
-    for then, now in zip(saved, live, strict=True):
-        gone, new = then.keys() - now.keys() - {"initial_lr"}, now.keys() - then.keys() - {"initial_lr"}
-        if gone and new:
-            raise IncompatibleArtifactError(
-                f"the saved state is of another optimizer: it has {', '.join(sorted(gone))}, this one has "
-                f"{', '.join(sorted(new))}; use the optimizer it was trained with, or another run name to start afresh"
-            )
 
 
 def _like(saved: dict[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,10 +13,13 @@ from safetensors.torch import load
 
 from failsoft.errors import ConfigError
 from failsoft.health.clock import ManualClock
+from failsoft.training.checkpoints.tensor_file import Stamp
 from failsoft.training.checkpoints.writer_link import take
 from failsoft.training.checkpoints.writer_policy import WriterPolicy, WriterRecord, hopeless
 from failsoft.training.checkpoints.writer_slot import Slot
 from failsoft.training.checkpoints.writer_succession import at_work, until_free
+
+MOMENT = Stamp(position=3, step=2)
 
 
 def odd_tensors() -> dict[str, torch.Tensor]:
@@ -52,9 +55,9 @@ def test_plain_memory_is_copied_without_a_meeting_of_torchs_threads(monkeypatch:
         real(to, source, non_blocking=non_blocking)
 
     monkeypatch.setattr(torch, "_foreach_copy_", counted)
-    slot.fill({"w": torch.ones(4), "t": torch.ones(2, 3)}, b"{}")
+    slot.fill({"w": torch.ones(4), "t": torch.ones(2, 3)}, b"{}", MOMENT)
     assert copied == []
-    slot.fill({"w": torch.ones(4), "t": torch.ones(3, 2).t()}, b"{}")
+    slot.fill({"w": torch.ones(4), "t": torch.ones(3, 2).t()}, b"{}", MOMENT)
     assert copied == [1]
     slot.close()
 
@@ -62,8 +65,8 @@ def test_plain_memory_is_copied_without_a_meeting_of_torchs_threads(monkeypatch:
 def test_a_state_of_another_kind_is_never_moved_as_bytes_beyond_its_place() -> None:
     slot = Slot({"w": torch.zeros(4)}, 10, shared=False)
     with pytest.raises(RuntimeError):
-        slot.fill({"w": torch.ones(5)}, b"{}")
-    slot.fill({"w": torch.full((4,), 3.0, dtype=torch.float64)}, b"{}")
+        slot.fill({"w": torch.ones(5)}, b"{}", MOMENT)
+    slot.fill({"w": torch.full((4,), 3.0, dtype=torch.float64)}, b"{}", MOMENT)
     assert torch.equal(load(bytes(slot.memory[: slot.tensors_bytes]))["w"], torch.full((4,), 3.0))
     slot.close()
 
@@ -72,7 +75,7 @@ def test_a_state_of_another_kind_is_never_moved_as_bytes_beyond_its_place() -> N
 def test_the_memory_is_the_file(shared: bool) -> None:
     tensors = odd_tensors()
     slot = Slot(tensors, 10, shared=shared)
-    slot.fill(tensors, b'{"a": 1}')
+    slot.fill(tensors, b'{"a": 1}', MOMENT)
     read = load(bytes(slot.memory[: slot.tensors_bytes]))
     assert read.keys() == tensors.keys()
     assert all(torch.equal(_wide(read[name]), _wide(tensors[name])) for name in read)
@@ -83,8 +86,8 @@ def test_the_memory_is_the_file(shared: bool) -> None:
 
 def test_filling_again_leaves_nothing_of_before() -> None:
     slot = Slot({"w": torch.ones(4)}, 10, shared=False)
-    slot.fill({"w": torch.ones(4)}, b"long words")
-    slot.fill({"w": torch.zeros(4)}, b"short")
+    slot.fill({"w": torch.ones(4)}, b"long words", MOMENT)
+    slot.fill({"w": torch.zeros(4)}, b"short", MOMENT)
     assert torch.equal(load(bytes(slot.memory[: slot.tensors_bytes]))["w"], torch.zeros(4))
     assert slot.scalars_bytes == 5
 
@@ -109,7 +112,7 @@ def test_a_tensor_that_the_file_cannot_hold_is_refused_by_its_kind() -> None:
 def test_a_state_on_a_gpu_arrives_whole_in_page_locked_memory() -> None:
     tensors = {str(index): torch.randn(1000, device="cuda") for index in range(20)}
     slot = Slot(tensors, 10, shared=True)
-    slot.fill(tensors, b"{}")
+    slot.fill(tensors, b"{}", MOMENT)
     read = load(bytes(slot.memory[: slot.tensors_bytes]))
     assert all(torch.equal(read[name], tensor.cpu()) for name, tensor in tensors.items())
     slot.close()

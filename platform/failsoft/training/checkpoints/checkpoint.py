@@ -10,51 +10,47 @@ from __future__ import annotations
 
 import json
 import math
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from safetensors.torch import load_file
-
-import failsoft
-from failsoft.artifacts.manifest import Manifest, digest_bytes
 from failsoft.artifacts.store import Artifact, ArtifactStore, Damage
-from failsoft.errors import IncompatibleArtifactError
 from failsoft.health.ledger import Ledger
-from failsoft.training.checkpoints.formats import FORMAT, read_scalars
-from failsoft.training.checkpoints.inspection import SCALARS, TENSORS, is_healthy, position_of
+from failsoft.training.checkpoints.formats import FORMAT
+from failsoft.training.checkpoints.inspection import is_healthy, position_of
+from failsoft.training.checkpoints.mirror import Mirror
+from failsoft.training.checkpoints.provenance import identity_digest, versions
+from failsoft.training.checkpoints.reading import read_state, read_tensors, refuse_other_run
+from failsoft.training.checkpoints.restored import Instead, Restored
+from failsoft.training.checkpoints.restoring import Finder
+from failsoft.training.checkpoints.withdrawn import note_withdrawn
 from failsoft.training.checkpoints.writer import CheckpointWriter
-from failsoft.training.checkpoints.writer_news import NewsKind, Ticket
-from failsoft.training.checkpoints.writer_succession import until_free
+from failsoft.training.checkpoints.writer_news import News, NewsKind, Ticket
 from failsoft.training.ranks import Ranks, any_rank, from_rank_zero
 from failsoft.training.rng import capture_rng, restore_rng, seed_all
 from failsoft.training.state import FlatState, TrainingState, first_unhealthy, flatten, unflatten
+from failsoft.training.state_fit import MOMENTS, refuse_missing_moments
+
+__all__ = [
+    "Checkpoints",
+    "Deliver",
+    "Restored",
+    "deliver_here",
+    "identity_digest",
+    "newest_healthy",
+    "read_tensors",
+    "versions",
+]
 
 Deliver = Callable[[Path | None, Mapping[str, float]], None]
 """Told of each published checkpoint: called on all ranks together, with its folder on rank 0 and None elsewhere."""
-_SUCCESSION_S = 30.0
-"""How long a new attempt lets the writer of the one before finish: it may be about to publish what else is repeated."""
-
 _LAST_WAIT_S = 60.0
 """How long a run that ends before its time waits for a checkpoint on its way; a finished run has waited already."""
 
 
 def deliver_here(_published: Path | None, _metrics: Mapping[str, float]) -> None:
     """Tell nobody."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Restored:
-    """Where a run goes on from."""
-
-    name: str
-    position: int
-    step: int
 
 
 @dataclass(kw_only=True)
@@ -69,6 +65,12 @@ class Checkpoints:
     deliver: Deliver = deliver_here
     writer: CheckpointWriter | None = None
     """Writes for rank 0; None writes within :meth:`submit`, as small runs and tests may."""
+    mirror: Mirror | None = None
+    """Copies what is published to a remote store, and fetches from there; on all ranks, or on none."""
+    convert: bool = False
+    """Take a state of another dtype on, in the live model's; without it such a checkpoint is refused."""
+    instead: Instead = lambda _newest: None
+    """Asked at the start of a run for something newer than the newest checkpoint."""
     position: int | None = field(default=None, init=False)
     """Position of the checkpoint that was published or restored last, as all ranks know it."""
     trouble: str | None = field(default=None, init=False)
@@ -79,6 +81,9 @@ class Checkpoints:
     def __post_init__(self) -> None:
         """Nothing is opened or started yet."""
         self._writer = self.writer or CheckpointWriter(self.store)
+        self._finder = Finder(
+            store=self.store, ranks=self.ranks, ledger=self.ledger, clock=self._writer.clock, mirror=self.mirror
+        )
 
     def publish(self, state: TrainingState, metrics: Mapping[str, float]) -> bool:
         """Publish the state and wait for it; returns whether it is: not when it is ill, nor when the disk refuses.
@@ -119,12 +124,15 @@ class Checkpoints:
         if self.ranks.rank != 0:
             return
         for news in self._writer.look():
-            ticket = news.ticket
-            where = {"position": ticket.position, "step": ticket.step, "name": ticket.name}
-            self.ledger.record(news.kind, news.why, **where, **news.data)
+            self._record(news)
             if news.kind is NewsKind.PUBLISHED:
+                ticket = news.ticket
                 metrics = ticket.meta.get("metrics") or {}
                 self._unshared.append({"name": ticket.name, "position": ticket.position, "metrics": metrics})
+                if self.mirror is not None:
+                    self.mirror.offer(ticket)
+        for news in [] if self.mirror is None else self.mirror.look():
+            self._record(news)
 
     def tend(self, state: TrainingState) -> str | None:
         """Let all ranks know what was published since; to be called now and then, between steps.
@@ -145,11 +153,46 @@ class Checkpoints:
             self._writer.drain(within_s=within_s)
         self._share()
 
+    def finish(self, *, within_s: float | None = None) -> None:
+        """At the end of a run: give the last checkpoint time to reach the remote store, if there is one.
+
+        Args:
+            within_s: None takes the policy's time for a finished run. Not a collective.
+        """
+        if self.mirror is not None and self.ranks.rank == 0:
+            self.look()
+            self.mirror.drain(within_s=self.mirror.policy.wait_at_end_s if within_s is None else within_s)
+            self.look()
+
+    def leave(self) -> None:
+        """The same for a run that was told to leave: only so long as it may have."""
+        if self.mirror is not None:
+            self.finish(within_s=self.mirror.policy.wait_when_told_s)
+
+    def withdraw(self, *, after: int) -> list[str]:
+        """Take back what was published beyond position ``after``: its stretch of the run is undone. Rank 0 calls it.
+
+        Returns:
+            Names of those that are removed here; their copies on a remote store count no more, and go with the next.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        undone = [one for one in self.store.listing() if position_of(one.manifest) > after]
+        if undone and self.mirror is not None:
+            note_withdrawn(self.store.root, undone)
+        for artifact in undone:
+            self.store.remove(artifact.name)
+        return [artifact.name for artifact in undone]
+
     def close(self) -> None:
         """Finish what is on its way and give memory and process back; not a collective, so fit for a failing rank."""
         if self.ranks.rank == 0:
             self._writer.drain(within_s=_LAST_WAIT_S)
             self._writer.close()
+            self.look()
+        if self.mirror is not None:
+            self.mirror.part()
             self.look()
 
     def restore(
@@ -166,22 +209,32 @@ class Checkpoints:
         Raises:
             IncompatibleArtifactError: it belongs to another run or another model.
         """
-        artifact = self._agree_on_newest(before_step)
+        if self.ranks.rank == 0:
+            self._writer.drain()  # inside a run: what is on its way may be what one goes back to
+        artifact = self._finder.newest(before_step)
+        newer = self.instead(artifact) if before_step is None else None
+        if newer is not None:
+            self._writer.parent = None if artifact is None else artifact.name
+            self.position = None if artifact is None else int(position_of(artifact.manifest))
+            return newer
         if artifact is None:
             if before_step is None:
                 seed_all(seed, rank=self.ranks.rank, position=0)
             return None
-        flat, generators = _read(artifact)
-        self._refuse_other_run(artifact.name, flat.scalars["identity"])
-        unflatten(flat, state, with_breaker=not keep_counts)
+        flat, generators = read_state(artifact)
+        refuse_other_run(artifact.name, flat.scalars["identity"], self.identity)
+        refuse_missing_moments(state.optimizer, flat.tensors, promised=flat.scalars["optimizer_tensors"])
+        unflatten(flat, state, with_breaker=not keep_counts, convert=self.convert)
         self._tell_versions(flat)
         if len(generators) == self.ranks.world:
             restore_rng(generators[self.ranks.rank])
         else:
-            seed_all(
-                seed, rank=self.ranks.rank, position=state.position
-            )  # another world size: a new, but settled, draw
+            # another world size: a new, but settled, draw
+            seed_all(seed, rank=self.ranks.rank, position=state.position)
         self._writer.parent, self.position = artifact.name, state.position
+        if self._finder.uncopied and self.mirror is not None and self.ranks.rank == 0:
+            meta = artifact.manifest.meta
+            self.mirror.offer(Ticket(name=artifact.name, position=state.position, step=state.step, meta=meta))
         return Restored(name=artifact.name, position=state.position, step=state.step)
 
     def _ticket(self, flat: FlatState, metrics: Mapping[str, float]) -> Ticket:
@@ -198,6 +251,7 @@ class Checkpoints:
     def _scalars(self, flat: FlatState, generators: list[str]) -> bytes:
         scalars = flat.scalars | {
             "format": FORMAT,
+            "optimizer_tensors": [name for name in flat.tensors if name.startswith(MOMENTS)],
             "identity": dict(self.identity),
             "rng": [json.loads(text) for text in generators],
             "versions": versions(),
@@ -208,7 +262,7 @@ class Checkpoints:
         said = ""
         if self.ranks.rank == 0:
             self.look()
-            news = {"published": self._unshared, "trouble": self._writer.hopeless()}
+            news = {"published": self._unshared, "trouble": self._hopeless()}
             said = json.dumps(news) if any(news.values()) else ""
             self._unshared = []
         if not any_rank(self.ranks, bool(said)):
@@ -219,31 +273,13 @@ class Checkpoints:
             self.position = int(entry["position"])
             self.deliver(self.store.root / entry["name"] if self.ranks.rank == 0 else None, entry["metrics"])
 
-    def _agree_on_newest(self, before_step: int | None) -> Artifact | None:
-        def accept(manifest: Manifest) -> bool:
-            return is_healthy(manifest) and (before_step is None or float(manifest.meta.get("step", 0)) < before_step)
+    def _hopeless(self) -> str | None:
+        return self._writer.hopeless() or (None if self.mirror is None else self.mirror.hopeless())
 
-        found, said = None, ["", ""]
-        if self.ranks.rank == 0:
-            self._writer.drain()  # inside a run: what is on its way may be what one goes back to
-            until_free(self.store.root, self._writer.clock, patience_s=_SUCCESSION_S)
-            self.store.sweep_orphans()
-            found = self.store.newest(order=position_of, accept=accept, on_damage=self._tell_damage)
-            said = ["" if found is None else found.name, " ".join(self.store.foreign().values())]
-        name, foreign = json.loads(from_rank_zero(self.ranks, json.dumps(said)))
-        if foreign and before_step is None:  # going on from an older one would repeat what is done already
-            raise IncompatibleArtifactError(foreign)
-        return found if found is not None or not name else self.store.open(name)
-
-    def _refuse_other_run(self, name: str, saved: Mapping[str, Any]) -> None:
-        wanted = json.loads(json.dumps(dict(self.identity)))
-        keys = [key for key in sorted(wanted.keys() | saved.keys()) if wanted.get(key) != saved.get(key)]
-        if keys:
-            said = "; ".join(f"{key} was {saved.get(key)!r}, now {wanted.get(key)!r}" for key in keys[:8])
-            raise IncompatibleArtifactError(
-                f"checkpoint {name} belongs to another run: {said}; use the same settings, or another run name to "
-                "start afresh"
-            )
+    def _record(self, news: News) -> None:
+        ticket = news.ticket
+        where = {"position": ticket.position, "step": ticket.step, "name": ticket.name}
+        self.ledger.record(news.kind, news.why, **where, **news.data)
 
     def _tell(self, kind: str, why: str, flat: FlatState, **data: Any) -> None:
         if self.ranks.rank == 0:
@@ -256,45 +292,7 @@ class Checkpoints:
         if differ:
             self._tell("versions_differ", f"since the checkpoint, {', '.join(differ)} changed", flat, versions=differ)
 
-    def _tell_damage(self, name: str, why: str) -> None:
-        self.ledger.record("checkpoint_quarantined", why, name=name)
-
-
-def identity_digest(identity: Mapping[str, Any]) -> str:
-    """One digest of what a run is about."""
-    return digest_bytes(json.dumps(dict(identity), sort_keys=True).encode())
-
-
-def read_tensors(artifact: Artifact) -> dict[str, torch.Tensor]:
-    """All tensors of a checkpoint by their flat names."""
-    return load_file(artifact.path / TENSORS)
-
 
 def newest_healthy(store: ArtifactStore, *, on_damage: Damage = lambda _name, _why: None) -> Artifact | None:
     """The newest whole and healthy checkpoint by position, for readers outside the run; quarantines damaged ones."""
     return store.newest(order=position_of, accept=is_healthy, on_damage=on_damage)
-
-
-def versions() -> dict[str, str]:
-    """What makes a checkpoint of this process: the libraries, and failsoft's own source text."""
-    libraries = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
-    return libraries | {"failsoft": _source_digest()}
-
-
-@cache
-def _source_digest() -> str:
-    sources = sorted(Path(failsoft.__file__).parent.rglob("*.py"))
-    return digest_bytes(b"".join(path.read_bytes() for path in sources))
-
-
-def _read(artifact: Artifact) -> tuple[FlatState, list[dict[str, Any]]]:
-    path = artifact.path / SCALARS
-    scalars = read_scalars(path.read_text("utf-8"), where=str(path))
-    flat = FlatState(tensors=read_tensors(artifact), scalars=scalars)
-    promised = artifact.manifest.meta["position"]
-    if promised != scalars["position"]:
-        raise IncompatibleArtifactError(
-            f"{artifact.path} binds parts of different steps: its manifest says position {promised}, its state "
-            f"{scalars['position']}; remove it and resume from the one before"
-        )
-    return flat, list(scalars["rng"])

@@ -14,8 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from failsoft.errors import ConfigError
+from failsoft.health.clock import Clock
 
 LOCK_NAME = ".driver"
+TRAINER_NAME = ".trainer"
+_LOOK_S = 0.1
 _MAX_NOTE_BYTES = 256
 
 
@@ -30,6 +33,31 @@ def sole_driver(run_folder: Path) -> Iterator[None]:
     handle = os.open(run_folder / LOCK_NAME, os.O_CREAT | os.O_RDWR, 0o600)
     try:
         _take(handle, run_folder)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def sole_trainer(run_folder: Path, clock: Clock, *, patience_s: float) -> Iterator[None]:
+    """Be the only process that holds the run's workers, for the time of the block; a driver may have it in a child.
+
+    A child that outlives its driver for a moment is waited for.
+
+    Raises:
+        ConfigError: it was still there after ``patience_s``.
+    """
+    handle = os.open(run_folder / TRAINER_NAME, os.O_CREAT | os.O_RDWR, 0o600)
+    until_s = clock.monotonic_s() + patience_s
+    try:
+        while True:
+            try:
+                _take(handle, run_folder)
+                break
+            except ConfigError:
+                if not clock.monotonic_s() < until_s:
+                    raise
+            clock.sleep_s(_LOOK_S)
         yield
     finally:
         os.close(handle)

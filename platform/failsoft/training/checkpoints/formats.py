@@ -2,6 +2,8 @@
 
 1: no number. Position, step, parts of the state, identity, generators of each rank, versions.
 2: says ``format``; may hold ``guard`` (the guard's windows), absent in 1.
+3: holds ``optimizer_tensors``, the names of all moments there were; the tensor file beside it says its position and
+   step in its header (``__metadata__``), so that parts of different steps can be told.
 
 A change of the form adds a number, one line here, one step to :data:`MIGRATIONS` and a file of the old form to the
 tests.
@@ -15,7 +17,7 @@ from typing import Any
 
 from failsoft.errors import DamagedArtifactError, IncompatibleArtifactError
 
-FORMAT = 2
+FORMAT = 3
 """The form that this code writes."""
 
 Scalars = dict[str, Any]
@@ -25,7 +27,11 @@ def _from_1(scalars: Scalars) -> Scalars:
     return {"guard": None} | scalars | {"format": 2}
 
 
-MIGRATIONS: Mapping[int, Callable[[Scalars], Scalars]] = {1: _from_1}
+def _from_2(scalars: Scalars) -> Scalars:
+    return {"optimizer_tensors": None} | scalars | {"format": 3}
+
+
+MIGRATIONS: Mapping[int, Callable[[Scalars], Scalars]] = {1: _from_1, 2: _from_2}
 """From each older form to the next one."""
 
 

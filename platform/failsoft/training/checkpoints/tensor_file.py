@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,11 +58,29 @@ class TensorSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stamp:
+    """The moment that a part of a checkpoint is of; parts of one checkpoint bear the same."""
+
+    position: int
+    step: int
+
+    def to_header(self) -> bytes:
+        """How a tensor file says it, as the first entry of its header: always the same number of bytes."""
+        return f'"__metadata__":{{"position":"{self.position:016d}","step":"{self.step:016d}"}}'.encode()
+
+
+_NO_MOMENT = Stamp(position=0, step=0).to_header()
+STAMP_PLACE = slice(9, 9 + len(_NO_MOMENT))
+"""Where the stamp lies in a tensor file: after the length and the opening brace."""
+_STAMP = re.compile(rb'"__metadata__":\{"position":"(\d{16})","step":"(\d{16})"\}')
+
+
+@dataclass(frozen=True, kw_only=True)
 class TensorLayout:
     """Where everything lies in the file."""
 
     header: bytes
-    """The length and the JSON, padded to a multiple of eight."""
+    """The length and the JSON, padded to a multiple of eight; its stamp is still of position and step 0."""
     begins: Mapping[str, int]
     """Offset of each tensor from the start of the file."""
     specs: Mapping[str, TensorSpec]
@@ -83,7 +102,8 @@ def lay_out(specs: Mapping[str, TensorSpec]) -> TensorLayout:
     for name in names:
         begin, end = end, end + specs[name].size_bytes
         entries[name] = {"dtype": specs[name].dtype, "shape": list(specs[name].shape), "data_offsets": [begin, end]}
-    text = json.dumps(entries, separators=(",", ":")).encode()
+    rest = json.dumps(entries, separators=(",", ":")).encode()[1:]
+    text = b"{" + _NO_MOMENT + (b"," if entries else b"") + rest
     text += b" " * (-len(text) % 8)
     header = len(text).to_bytes(8, "little") + text
     begins = {name: len(header) + int(entries[name]["data_offsets"][0]) for name in names}
@@ -105,7 +125,7 @@ class TensorFile:
                 if size > _MAX_HEADER_BYTES:
                     raise ValueError(f"a header of {size} bytes")
                 entries: dict[str, Any] = json.loads(content.read(size))
-            entries.pop("__metadata__", None)
+            entries.pop("__metadata__", None)  # the stamp, and what other programs say
             self.specs = {name: _spec(entry) for name, entry in sorted(entries.items())}
             self._begins = {name: 8 + size + int(entry["data_offsets"][0]) for name, entry in entries.items()}
         except (ValueError, KeyError, TypeError) as error:
@@ -129,6 +149,15 @@ class TensorFile:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.specs)
+
+
+def stamp_in(content: bytes) -> Stamp | None:
+    """What the first bytes of a tensor file (so many as its stamp needs) say of its moment.
+
+    None where they say nothing: in a file of an older form, or of another program.
+    """
+    found = _STAMP.fullmatch(content[STAMP_PLACE])
+    return None if found is None else Stamp(position=int(found[1]), step=int(found[2]))
 
 
 def _widened(halves: NDArray[Any]) -> NDArray[np.float32]:

@@ -19,6 +19,7 @@ from failsoft.errors import FailsoftError
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.health.lifecycle import Lifecycle
 from failsoft.training.checkpoints.retention import Best, Every, Last, to_plain
+from failsoft.training.checkpoints.tensor_file import Stamp
 from failsoft.training.checkpoints.writer_link import Link, Message, ProcessLink
 from failsoft.training.checkpoints.writer_news import News, NewsKind, Ticket
 from failsoft.training.checkpoints.writer_order import Order, Written, carry_out
@@ -108,7 +109,7 @@ class CheckpointWriter:
         self._replace_waiting()
         try:
             slot = self._slots.take(tensors, len(scalars))
-            slot.fill(tensors, scalars)
+            slot.fill(tensors, scalars, Stamp(position=ticket.position, step=ticket.step))
         except OSError as error:
             self._fail(ticket, f"no memory to hold it until it is written: {error}")
             return

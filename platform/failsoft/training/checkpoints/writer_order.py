@@ -12,6 +12,7 @@ from failsoft.artifacts.manifest import FileEntry
 from failsoft.artifacts.store import ArtifactStore
 from failsoft.errors import FailsoftError
 from failsoft.training.checkpoints.inspection import SCALARS, TENSORS, size_bytes
+from failsoft.training.checkpoints.parts import in_words, refuse_mixed, stamps_in
 from failsoft.training.checkpoints.retention import Shelved, from_plain, removable
 
 
@@ -59,18 +60,21 @@ def carry_out(
 
     Raises:
         OSError: the disk refused; nothing became visible, and nothing was removed.
+        IncompatibleArtifactError: the memory holds parts of different steps; nothing became visible.
     """
+    begin, end = order.tensors_bytes, order.tensors_bytes + order.scalars_bytes
+    stamps = stamps_in(memory[:begin], memory[begin:end])
+    refuse_mixed(order.meta, stamps, where=f"the memory of {order.name}")
     store.sweep_orphans()  # what a writer killed in mid-write left may be what fills the disk
 
     def fill(folder: Path) -> Mapping[str, FileEntry]:
-        begin, end = order.tensors_bytes, order.tensors_bytes + order.scalars_bytes
         return {
             TENSORS: write_digested(folder / TENSORS, memory[:begin], beat=beat),
             SCALARS: write_digested(folder / SCALARS, memory[begin:end], beat=beat),
         }
 
     if not (store.root / order.name).exists():  # a worker died between publishing and telling; positions never lie
-        size = size_bytes(store.publish(order.name, fill, meta=order.meta))
+        size = size_bytes(store.publish(order.name, fill, meta=dict(order.meta) | {"parts": in_words(stamps)}))
     else:
         size = order.tensors_bytes + order.scalars_bytes
     removed: list[str] = []
