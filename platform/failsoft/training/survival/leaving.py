@@ -21,6 +21,7 @@ def save_and_leave(
     checkpoints.settle()
     with chronicle.handing_over():
         saved = checkpoints.position == state.position or checkpoints.publish(state, metrics)
+    checkpoints.leave()
     chronicle.left(why, saved=saved)
     where = f"batch {state.position}" if saved else "its last checkpoint"
     return PreemptedError(f"{why}; start the run again, it goes on from {where}")
