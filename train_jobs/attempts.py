@@ -10,12 +10,17 @@ from failsoft.artifacts.store import Artifact
 from failsoft.errors import NoProgressError, PreemptedError, training_error
 from failsoft.health.clock import Clock
 from failsoft.health.ledger import Event, Ledger, Side, read_ledger
-from failsoft.training.checkpoints.checkpoint import newest_healthy
+from failsoft.training.checkpoints.inspection import is_healthy, position_of
+from failsoft.training.checkpoints.writer_succession import until_free
 from failsoft.training.progress import PositionMark
 from failsoft.training.summary import SUPERVISOR
+from failsoft.training.survival.growth import RESIZE_ASKED
 from failsoft.training.survival.notice import read_notice
+from failsoft.training.survival.room import ROOM_LOST
 from failsoft.training.survival.supervise import Attempt, Failure, RestartPolicy, began_anew, supervise
 
+_WRITER_S = 60.0
+"""A killed worker's writer finishes what it has begun; so long it is waited for before progress is judged."""
 _LEAVING = frozenset({"notice_heard", "notice_missed", "preempted"})
 """Events of workers that were told to leave; also of those who then died on the way."""
 
@@ -24,9 +29,16 @@ RunOnce = Callable[[], str | None]
 
 
 class Attempts:
-    """Runs attempts until all batches are consumed."""
+    """Runs attempts until all batches are consumed.
 
-    def __init__(self, *, home: Home, run: str, clock: Clock, total_batches: int) -> None:
+    Args:
+        home: root of all files.
+        run: name of the run.
+        clock: waits.
+        total_batches: global batches of the run; None while nobody knows.
+    """
+
+    def __init__(self, *, home: Home, run: str, clock: Clock, total_batches: Callable[[], int | None]) -> None:
         self._home = home
         self._run = run
         self._clock = clock
@@ -41,9 +53,13 @@ class Attempts:
             NoProgressError: a deterministic bug, or three attempts without progress.
             PreemptedError: the run was told to leave.
         """
-        if self._reached() < self._total_batches:
+        if not self._complete(self._reached()):
             self._supervise(run_once, policy, rng)
         self._see_the_end()
+
+    def _complete(self, reached: int) -> bool:
+        total = self._total_batches()
+        return total is not None and reached >= total
 
     def _supervise(self, run_once: RunOnce, policy: RestartPolicy, rng: random.Random) -> None:
         try:
@@ -76,6 +92,7 @@ class Attempts:
         began, told = self._reached(), len(self._events())
         self._ledger.record("attempt_began", "workers are started next", attempt=number)
         error = run_once()
+        until_free(self._home.checkpoints(self._run, self._clock).root, self._clock, patience_s=_WRITER_S)
         news = self._events()[told:]
         self._raise_diagnosis(news)
         reached, leaving = self._reached(), [event.why for event in news if event.kind in _LEAVING]
@@ -83,12 +100,14 @@ class Attempts:
             error = leaving[-1]
         return Attempt(
             number=number,
-            finished=reached >= self._total_batches,
+            finished=self._complete(reached),
             began=began,
             reached=reached,
             error=error or "the workers ended without a word before all batches were consumed",
             failures=tuple(_failure(event) for event in news if event.kind == "worker_failed"),
             preempted=bool(leaving),
+            resized=bool(leaving) and any(event.kind == RESIZE_ASKED for event in news),
+            room_lost=any(event.kind == ROOM_LOST for event in news),
             told_to_leave=self._told(),
             forgot=began_anew(news, checkpoint=began),
         )
@@ -111,7 +130,7 @@ class Attempts:
         """Read byte by byte: nobody can go on from a torn one, nor release it. None also while nothing can be read."""
         store = self._home.checkpoints(self._run, self._clock)
         try:
-            return newest_healthy(store, on_damage=self._tell_damage)
+            return store.newest(order=position_of, accept=is_healthy, on_damage=self._tell_damage)
         except OSError as error:  # the storage is away; workers try for themselves, and a failed attempt is waited for
             self._ledger.record("checkpoints_unreadable", str(error))
             return None

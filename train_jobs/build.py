@@ -20,6 +20,7 @@ from failsoft.training.guard import GuardPolicy, StepGuard
 from failsoft.training.loop import LoopPlan, TrainLoop
 from failsoft.training.ranks import Ranks
 from failsoft.training.snapshots.snapshot import SnapshotPolicy
+from failsoft.training.spikes import SpikePolicy
 from failsoft.training.state import TrainingState
 from train_jobs.config import JobConfig
 from train_jobs.workload import IntentNerTask, Workload, read_workload
@@ -40,7 +41,7 @@ def build_loop(config: JobConfig, ranks: Ranks, deliver: Deliver) -> TrainLoop:
             num_samples=len(workload.train), global_batch=workload.recipe.batch_size, seed=config.seed
         ),
         plan=_plan(config, workload),
-        guard=_guard(state, workload, device, ranks),
+        guard=_guard(state, workload, ranks, config.loss_spikes),
         breaker=breaker,
         checkpoints=Checkpoints(
             store=store,
@@ -72,8 +73,13 @@ def _shared(state: TrainingState, ranks: Ranks) -> torch.nn.Module:
     return DistributedDataParallel(state.model) if ranks.world > 1 else state.model
 
 
-def _guard(state: TrainingState, workload: Workload, device: torch.device, ranks: Ranks) -> StepGuard:
-    policy = GuardPolicy(max_grad_norm=workload.recipe.max_grad_norm, autocast_dtype=autocast_dtype(device))
+def _guard(state: TrainingState, workload: Workload, ranks: Ranks, spikes: SpikePolicy | None) -> StepGuard:
+    device = next(state.model.parameters()).device
+    policy = GuardPolicy(
+        max_grad_norm=workload.recipe.max_grad_norm,
+        autocast_dtype=autocast_dtype(device),
+        loss_spikes=spikes,
+    )
     return StepGuard(
         model=state.model,
         optimizer=state.optimizer,
@@ -105,5 +111,6 @@ def _desk(config: JobConfig) -> Desk:
         ledger=ledger,
         clock=clock,
         faults=config.faults,
+        letters=config.letters,
         record_consumed=config.record_consumed,
     )

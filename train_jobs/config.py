@@ -13,7 +13,14 @@ from failsoft.health.faults import FaultPlan
 from failsoft.training.checkpoints.cadence import Cadence
 from failsoft.training.checkpoints.retention import Best, Every, Last
 from failsoft.training.escalation import Poisoned
+from failsoft.training.letters.deadletters import LetterPolicy
 from failsoft.training.snapshots.snapshot_place import SnapshotPlace
+from failsoft.training.spikes import SpikePolicy
+from failsoft.training.survival.fabric import FabricConfig
+from failsoft.training.survival.growth import ResizePolicy
+from failsoft.training.survival.notice import NoticePolicy
+from failsoft.training.survival.room import WorkerRange
+from failsoft.training.survival.watch_policy import WatchPolicy
 
 
 class Preset(StrEnum):
@@ -39,7 +46,8 @@ class JobConfig:
     """Folder of a corpus in its published form; None takes the embedded corpus."""
     preset: Preset | None = None
     """The recipe; None takes the one that fits the corpus."""
-    workers: int = 1
+    workers: int | tuple[int, int] = 1
+    """A fixed number, or the least and the most: then each attempt has as many as the cluster can hold."""
     threads_per_worker: int = 1
     """Threads of torch and CPUs asked of Ray for each worker."""
     gpu: bool = False
@@ -66,10 +74,28 @@ class JobConfig:
     """End after so many global batches; None takes the preset's epochs."""
     backoff: BackoffPolicy = field(default_factory=BackoffPolicy)
     """Waits of the supervisor between attempts."""
+    resize: ResizePolicy = field(default_factory=ResizePolicy)
+    """How eager a run with fewer workers than it may have is to grow."""
+    ray_patience_s: float = 600.0
+    """How long a supervisor waits for a Ray to connect to, before it ends and leaves the rest to who started it."""
+    loss_spikes: SpikePolicy | None = None
+    """Also refuse a batch whose loss is far above what it usually is; None: only what is not finite."""
+    letters: LetterPolicy = field(default_factory=LetterPolicy)
+    """What dead letters keep of the batches that they are about."""
+    watch: WatchPolicy = field(default_factory=WatchPolicy)
+    """How long a worker may stand still."""
+    notice: NoticePolicy = field(default_factory=NoticePolicy)
+    """How long workers have to leave."""
+    fabric: FabricConfig = field(default_factory=FabricConfig)
+    """The network between workers."""
     record_consumed: bool = False
     """Write down the ids of all batches that the run consumes, so that ``failsoft verify`` can judge it."""
     publish: bool = True
     """Publish a release at the end."""
+
+    def need(self) -> dict[str, float]:
+        """What Ray is asked for each worker."""
+        return {"CPU": float(self.threads_per_worker)} | ({"GPU": 1.0} if self.gpu else {})
 
     def keeping(self) -> tuple[Last | Best | Every, ...]:
         """The rules by which checkpoints stay."""
@@ -84,14 +110,17 @@ class JobConfig:
         refuse_run_name(self.run)
         if self.data is not None and not self.data.is_dir():
             raise ConfigError(f"data is {self.data}, which is no folder; leave it out to train on the embedded corpus")
-        for name in ("workers", "threads_per_worker", "snapshot_every_steps", "checkpoint_every_steps"):
+        most = WorkerRange.of(self.workers).most
+        if not self.ray_patience_s >= 0.0:
+            raise ConfigError(f"ray_patience_s is {self.ray_patience_s}; use 0 or more seconds")
+        for name in ("threads_per_worker", "snapshot_every_steps", "checkpoint_every_steps"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; use 1 or more")
         for fault in self.faults.faults:
-            if fault.rank >= self.workers:
+            if fault.rank >= most:
                 raise ConfigError(
-                    f"faults plan {fault.kind} for rank {fault.rank}, and the ranks of {self.workers} workers end at "
-                    f"{self.workers - 1}: it would never strike"
+                    f"faults plan {fault.kind} for rank {fault.rank}, and the ranks of {most} workers end at "
+                    f"{most - 1}: it would never strike"
                 )
         if self.max_batches is not None and self.max_batches < 1:
             raise ConfigError(f"max_batches is {self.max_batches}; use 1 or more, or None for the preset's length")

@@ -1,19 +1,17 @@
 """Train the intent and NER model and publish a release: ``python -m train_jobs.intent_ner --home … --run …``.
 
-The entry point of ``ray job submit``; the command line and the demo call :func:`run_job`. Importing this loads neither
-Ray nor torch, so that a caller can settle Ray's environment first.
+The entry point of ``ray job submit``, and a supervisor (see ``train_jobs.entry``, also for its exit statuses). The demo
+calls :func:`run_job`, which does all in one process. Importing this loads neither Ray nor torch, so that a caller can
+settle Ray's environment first.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -22,13 +20,13 @@ from failsoft.artifacts.home import Home
 from failsoft.errors import ConfigError, FailsoftError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.faults import FaultPlan
-from failsoft.local_ray import local_ray
 from failsoft.training.escalation import Poisoned
 from failsoft.training.snapshots.snapshot_place import SnapshotPlace
+from failsoft.training.survival.notice import Notice
+from failsoft.training.survival.room import WorkerRange
 from train_jobs.config import JobConfig, Preset
-
-if TYPE_CHECKING:
-    from train_jobs.job import JobResult
+from train_jobs.entry import hearing, supervise_job
+from train_jobs.result import JobResult
 
 __all__ = ["JobConfig", "JobResult", "Preset", "main", "planned_batches", "run_job"]
 
@@ -59,29 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         config = _config(given)
-        with _connected(config):
-            result = run_job(config)
+        notice = Notice()
+        with hearing(notice):
+            result = supervise_job(config, notice=notice, say=Console().print)
     except FailsoftError as error:
         Console(stderr=True).print(f"[red]{type(error).__name__}[/red]: {error}")
         return error.exit_status
     _print(result, Console())
     return 0
-
-
-@contextmanager
-def _connected(config: JobConfig) -> Iterator[None]:
-    """The cluster that this process was submitted to, else a private Ray on this machine."""
-    if "RAY_ADDRESS" not in os.environ and "RAY_JOB_ID" not in os.environ:
-        with local_ray(num_cpus=config.workers * config.threads_per_worker):
-            yield
-        return
-    import ray  # noqa: PLC0415 -- only when there is a cluster to join
-
-    ray.init(log_to_driver=False)
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -90,7 +73,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--run", required=True, help="name of the run; the same name again goes on where it stopped")
     parser.add_argument("--data", type=Path, help="folder of a corpus; left out: the embedded corpus")
     parser.add_argument("--preset", type=Preset, choices=list(Preset), help="recipe; left out: what fits the corpus")
-    parser.add_argument("--workers", type=int, default=1)
+    crew = "a number, or the least and the most like 1:4; then the run has what the cluster can hold"
+    parser.add_argument("--workers", default="1", metavar="N|MIN:MAX", help=crew)
     parser.add_argument("--threads", type=int, default=1, help="torch threads, and CPUs asked of Ray, per worker")
     parser.add_argument("--gpu", action="store_true", help="give each worker a GPU")
     parser.add_argument("--seed", type=int, default=7)
@@ -115,7 +99,7 @@ def _config(given: argparse.Namespace) -> JobConfig:
         run=given.run,
         data=given.data,
         preset=given.preset,
-        workers=given.workers,
+        workers=WorkerRange.parse(given.workers).given(),
         threads_per_worker=given.threads,
         gpu=given.gpu,
         seed=given.seed,

@@ -1,10 +1,8 @@
-"""The job from data to release: prepare, train under supervision, evaluate, publish. Runs in the driver."""
+"""The job from data to release: prepare, train, evaluate, publish. Runs in the process that is connected to Ray."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -12,46 +10,36 @@ import torch
 from failsoft.artifacts.bundle import Bundle
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.store import Artifact
-from failsoft.errors import ArtifactMissingError, FailsoftError
+from failsoft.errors import ArtifactMissingError
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.health.ledger import read_ledger
-from failsoft.models.corpus import Corpus, CorpusReport
+from failsoft.models.corpus import Corpus
 from failsoft.models.network import IntentNer, build
 from failsoft.models.predictor import IntentNerPredictor, evaluate_predictor
 from failsoft.training.checkpoints.checkpoint import newest_healthy, read_tensors, versions
-from failsoft.training.checkpoints.driver_lock import sole_driver
+from failsoft.training.checkpoints.driver_lock import sole_driver, sole_trainer
 from failsoft.training.letters.requeue import read_requeue
 from failsoft.training.progress import Phase, ProgressFile
+from failsoft.training.ray_room import rooms_here
 from failsoft.training.ray_train import RaySettings, run_attempt
 from failsoft.training.state import load_model_tensors
-from failsoft.training.summary import RunSummary, summarise
+from failsoft.training.summary import summarise
 from failsoft.training.survival.notice import Notice, listening, passing_on
-from failsoft.training.survival.supervise import RestartPolicy
-from train_jobs.attempts import Attempts
+from failsoft.training.survival.room import NodeRoom
 from train_jobs.build import build_loop
 from train_jobs.config import JobConfig
 from train_jobs.publish import FinishedRun, publish_run
+from train_jobs.result import JobResult
+from train_jobs.supervised import carry_through
 from train_jobs.workload import Workload, prepare
 
-
-@dataclass(frozen=True, kw_only=True)
-class JobResult:
-    """What came out."""
-
-    run: str
-    bundle: Bundle | None
-    """The release; None when none was asked for."""
-    quality: Mapping[str, Any]
-    """On the test split: ``intent_accuracy``, ``slot_f1`` and more."""
-    summary: RunSummary
-    corpus_report: CorpusReport
-    """What was repaired while reading the data."""
-    weights_digest: str
-    """Digest of the final training state's tensors: equal digests are bit-equal runs."""
+__all__ = ["HereDriver", "JobResult", "run_job", "weights_digest"]
 
 
 def run_job(config: JobConfig) -> JobResult:
-    """Train on the Ray that this process is connected to, and publish.
+    """Train on the Ray that this process is connected to, and publish; all in this process.
+
+    ``train_jobs.supervise`` does the same with the workers held by a child, which may die.
 
     Raises:
         ConfigError: another process is training this run; nothing was touched.
@@ -59,15 +47,89 @@ def run_job(config: JobConfig) -> JobResult:
     """
     home, clock = Home.find(config.home), SystemClock()
     config = replace(config, home=home.root)  # absolute: workers start in another folder
-    with sole_driver(home.run(config.run)):
-        progress = ProgressFile(home.run(config.run), clock)
-        try:
-            result = _run(config, home, clock, progress)
-        except FailsoftError:
-            progress.turn(Phase.STOPPED)
-            raise
-        progress.turn(Phase.FINISHED)
-    return result
+    folder, notice = home.run(config.run), Notice()
+    alone = sole_trainer(folder, clock, patience_s=0.0)
+    with sole_driver(folder), alone, listening(notice), passing_on(notice, folder):
+        return carry_through(config, HereDriver(config, clock), clock=clock)
+
+
+class HereDriver:
+    """Holds the workers in this process, which is connected to Ray by the first attempt."""
+
+    def __init__(self, config: JobConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._home = Home.find(config.home)
+        self._progress = ProgressFile(self._home.run(config.run), clock)
+        self._made: tuple[Corpus, Workload] | None = None
+
+    def start(self) -> None:
+        """Make the run's folder ready, or find it ready.
+
+        Raises:
+            FailsoftError: the data can't be read, or the folder is another run's.
+        """
+        self._prepared()
+
+    def excluded(self) -> frozenset[str]:
+        """No node is known to be unfit."""
+        return frozenset()
+
+    def rooms(self) -> tuple[NodeRoom, ...] | None:
+        """As Ray and the nodes say."""
+        return rooms_here()
+
+    def attempt(self, workers: int, excluded: frozenset[str]) -> str | None:
+        """One attempt of Ray Train."""
+        config = self._config
+        settings = RaySettings(
+            folder=self._home.run(config.run),
+            ledger=self._home.ledger,
+            workers=workers,
+            threads_per_worker=config.threads_per_worker,
+            gpu=config.gpu,
+            excluded=excluded,
+            fabric=config.fabric,
+            watch=config.watch,
+            notice=config.notice,
+        )
+        return run_attempt(build_loop, config, settings)
+
+    def finish(self) -> JobResult:
+        """Evaluate and publish."""
+        corpus, workload = self._prepared()
+        config, home = self._config, self._home
+        self._progress.turn(Phase.EVALUATING)
+        final = _final(config, workload, home, self._clock)
+        model = _model(workload, final)
+        quality = _quality(model, corpus, workload)
+        bundle = None
+        if config.publish:
+            self._progress.turn(Phase.PUBLISHING)
+            finished = FinishedRun(
+                corpus=corpus,
+                codec=workload.codec,
+                labels=workload.labels,
+                model=model,
+                quality=quality,
+                provenance=_provenance(config, workload, final) | {"corpus_repairs": dict(corpus.report.counts)},
+            )
+            bundle = _release(config, finished, home, self._clock)
+        return JobResult(
+            run=config.run,
+            bundle=bundle,
+            quality=quality,
+            corpus_report=corpus.report,
+            summary=summarise(read_ledger(home.ledger).events, run=config.run),
+            weights_digest=weights_digest(final),
+        )
+
+    def _prepared(self) -> tuple[Corpus, Workload]:
+        if self._made is None:
+            torch.set_num_threads(self._config.threads_per_worker)  # more than free cores make a step ten times slower
+            self._progress.turn(Phase.PREPARING)
+            self._made = prepare(self._config)
+        return self._made
 
 
 def weights_digest(checkpoint: Artifact) -> str:
@@ -75,57 +137,8 @@ def weights_digest(checkpoint: Artifact) -> str:
     return checkpoint.manifest.files["state.safetensors"].digest
 
 
-def _run(config: JobConfig, home: Home, clock: Clock, progress: ProgressFile) -> JobResult:
-    torch.set_num_threads(config.threads_per_worker)  # more threads than free cores make each step ten times slower
-    progress.turn(Phase.PREPARING)
-    corpus, workload = prepare(config)
-    again = read_requeue(home.run(config.run))  # a finished run goes on with what people put back on its list
-    batches = workload.total_batches + len(again)
-    _train(config, batches, home, clock)
-    progress.turn(Phase.EVALUATING)
-    final = _final(config, batches, home, clock)
-    model = _model(workload, final)
-    quality = _quality(model, corpus, workload)
-    bundle = None
-    if config.publish:
-        progress.turn(Phase.PUBLISHING)
-        finished = FinishedRun(
-            corpus=corpus,
-            codec=workload.codec,
-            labels=workload.labels,
-            model=model,
-            quality=quality,
-            provenance=_provenance(config, workload, final) | {"corpus_repairs": dict(corpus.report.counts)},
-        )
-        bundle = _release(config, finished, home, clock)
-    return JobResult(
-        run=config.run,
-        bundle=bundle,
-        quality=quality,
-        corpus_report=corpus.report,
-        summary=summarise(read_ledger(home.ledger).events, run=config.run),
-        weights_digest=weights_digest(final),
-    )
-
-
-def _train(config: JobConfig, batches: int, home: Home, clock: Clock) -> None:
-    settings = RaySettings(
-        folder=home.run(config.run),
-        ledger=home.ledger,
-        workers=config.workers,
-        threads_per_worker=config.threads_per_worker,
-        gpu=config.gpu,
-    )
-    attempts = Attempts(home=home, run=config.run, clock=clock, total_batches=batches)
-    policy = RestartPolicy(backoff=config.backoff)
-    notice = Notice()
-    with listening(notice), passing_on(notice, settings.folder):
-        attempts.until_done(
-            lambda: run_attempt(build_loop, config, settings), policy=policy, rng=random.Random(config.seed)
-        )
-
-
-def _final(config: JobConfig, batches: int, home: Home, clock: Clock) -> Artifact:
+def _final(config: JobConfig, workload: Workload, home: Home, clock: Clock) -> Artifact:
+    batches = workload.total_batches + len(read_requeue(home.run(config.run)))
     final = newest_healthy(home.checkpoints(config.run, clock))
     if final is None or final.manifest.meta["position"] < batches:
         raise ArtifactMissingError(f"the last checkpoint of run {config.run!r} is not whole any more; start it again")

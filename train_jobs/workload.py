@@ -30,8 +30,8 @@ from failsoft.models.network import NetworkConfig, network_config
 from failsoft.models.recipe import Recipe, recipe_for, recipe_named
 from failsoft.models.tokens import TextCodec
 from train_jobs.config import JobConfig
+from train_jobs.prepared import CORPUS, prepared_corpus
 
-_NAME = "corpus"
 _TRAIN = "train.json"
 
 
@@ -112,7 +112,7 @@ def prepare(config: JobConfig) -> tuple[Corpus, Workload]:
     store.sweep_orphans()
     found = store.newest()
     if found is None:
-        store.publish(_NAME, lambda folder: _fill(folder, corpus, recipe), meta=identity)
+        store.publish(CORPUS, lambda folder: _fill(folder, corpus, recipe), meta=identity)
     else:
         _refuse_other(config.run, dict(found.manifest.meta), identity)
     return corpus, read_workload(config)
@@ -124,7 +124,7 @@ def _tell_repairs(config: JobConfig, corpus: Corpus) -> None:
 
 
 def _prepared(config: JobConfig) -> ArtifactStore:
-    return ArtifactStore(Home.find(config.home).run(config.run) / "prepared", SystemClock(), kind="prepared corpus")
+    return prepared_corpus(Home.find(config.home), config.run, SystemClock())
 
 
 def _fill(folder: Path, corpus: Corpus, recipe: Recipe) -> None:
@@ -140,7 +140,7 @@ def read_workload(config: JobConfig) -> Workload:
     Raises:
         ArtifactError: it is not there, or torn since.
     """
-    prepared = _prepared(config).open(_NAME)
+    prepared = _prepared(config).open(CORPUS)
     folder, identity = prepared.path, dict(prepared.manifest.meta)
     utterances = _utterances(folder)
     codec, labels = TextCodec.load(folder / "codec.json"), LabelSet.load(folder / "labels.json")
@@ -160,7 +160,7 @@ def read_utterances(config: JobConfig) -> list[Utterance]:
     Raises:
         ArtifactError: they are not there, or torn since.
     """
-    return _utterances(_prepared(config).open(_NAME).path)
+    return _utterances(_prepared(config).open(CORPUS).path)
 
 
 def _utterances(folder: Path) -> list[Utterance]:

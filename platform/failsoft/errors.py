@@ -17,6 +17,8 @@
     │   ├── DropRateError       too many batches were refused: the data is ill, not the step
     │   ├── NoProgressError     restarts no longer move the run forward
     │   ├── LoaderError         not one sample can be loaded, or the workers that load them die again and again
+    │   ├── DriverLostError     the process that held the run's workers is gone; another one takes its place
+    │   ├── NoRayError          there is no Ray to connect to; a supervisor waits for one
     │   └── PreemptedError      the run was told to leave; what it had is saved, the same command goes on
     ├── ServingError
     │   ├── BadRequestError     the caller sent something that no model can answer
@@ -107,6 +109,14 @@ def training_error(kind: str, diagnosis: str) -> TrainingError:
     return kinds.get(kind, TrainingError)(diagnosis)
 
 
+class DriverLostError(TrainingError):
+    """The process that held the run's workers is gone: killed, out of memory, or ended by a library."""
+
+
+class NoRayError(TrainingError):
+    """There is no Ray to connect to."""
+
+
 class PreemptedError(TrainingError):
     """The run was told to leave: what it had is saved, and the same command goes on from there."""
 
@@ -132,3 +142,11 @@ class NotAuthorizedError(ServingError):
 
 class GateError(FailsoftError):
     """A release did not pass its gates."""
+
+
+def error_named(kind: str, message: str) -> FailsoftError:
+    """An error of another process as the leaf that it was there; a plain training error where the name is no leaf."""
+    kinds = [FailsoftError]
+    for found in kinds:  # grows while it is walked: the whole tree, from the root
+        kinds += found.__subclasses__()
+    return next((leaf for leaf in kinds if leaf.__name__ == kind), TrainingError)(message)

@@ -24,7 +24,7 @@ class Desk:
     def __init__(self, root: Path) -> None:
         self.home, self.clock = Home(root=root), ManualClock()
         self.ledger = Ledger(self.home.ledger, self.clock, side=Side.TRAINING, subject="run")
-        self.attempts = Attempts(home=self.home, run="run", clock=self.clock, total_batches=30)
+        self.attempts = Attempts(home=self.home, run="run", clock=self.clock, total_batches=lambda: 30)
 
     def leave_checkpoint(self, position: int) -> None:
         store = self.home.checkpoints("run", self.clock)

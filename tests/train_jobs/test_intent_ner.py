@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -28,6 +27,8 @@ def test_importing_the_job_loads_neither_ray_nor_torch() -> None:
     ("wrong", "said"),
     [
         (["--workers", "0"], "workers is 0"),
+        (["--workers", "3:1"], "write the smaller number first"),
+        (["--workers", "many"], "write a number like 4"),
         (["--data", "/no/such/folder"], "which is no folder"),
         (["--faults", "/no/such/plan.json"], "can't be read"),
         (["--faults", '[{"kind": "earthquake", "position": 1}]'], "not a fault plan"),
@@ -52,12 +53,11 @@ def test_the_command_line_says_where_snapshots_lie_and_what_becomes_of_a_poisone
 ) -> None:
     asked: list[JobConfig] = []
 
-    def run_nothing(config: JobConfig) -> None:
+    def run_nothing(config: JobConfig, **_options: object) -> None:
         asked.append(config)
         raise ConfigError("nothing is run here")
 
-    monkeypatch.setattr("train_jobs.intent_ner.run_job", run_nothing)
-    monkeypatch.setattr("train_jobs.intent_ner._connected", nullcontext)
+    monkeypatch.setattr("train_jobs.intent_ner.supervise_job", run_nothing)
     words = ["--snapshot-place", "sharded", "--poisoned", "replay", "--preset", "demo", "--max-batches", "9"]
     main(["--home", str(tmp_path), "--run", "r", *words])
     prepare(asked[0])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +13,13 @@ from failsoft.cli.app import DEFAULT_URL, HomeOption, UrlOption, WhyOption, app,
 from failsoft.health.faults import FaultPlan
 from failsoft.local_ray import local_ray, settle_environment
 from failsoft.remote import GatewayClient
+from failsoft.training.escalation import Poisoned
+from failsoft.training.snapshots.snapshot_place import SnapshotPlace
+from failsoft.training.survival.room import WorkerRange
+
+if TYPE_CHECKING:
+    from train_jobs.config import JobConfig
+    from train_jobs.result import JobResult
 
 
 @app.command()
@@ -36,22 +44,30 @@ def train(
         Path | None, typer.Option(help="Folder with SNIPS or CLINC150 JSON files; the embedded corpus without it.")
     ] = None,
     run: Annotated[str, typer.Option(help="Name of the run; the same name again goes on where it stopped.")] = "first",
-    workers: Annotated[int, typer.Option(min=1, help="Ray Train workers.")] = 1,
+    workers: Annotated[
+        str, typer.Option(metavar="N|MIN:MAX", help="Ray Train workers: a number, or a range like 1:4.")
+    ] = "1",
     threads: Annotated[int, typer.Option(min=1, help="Threads of each worker.")] = 2,
     preset: Annotated[str | None, typer.Option(help="demo, embedded or snips; by default what fits the data.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of order, weights and dropout.")] = 7,
     faults: Annotated[
         str, typer.Option(help='Planned faults, JSON like [{"kind": "nan_batch", "position": 40}]; for drills only.')
     ] = "[]",
+    snapshot_place: Annotated[
+        SnapshotPlace, typer.Option(help="Whose RAM keeps a snapshot: each worker's all, worker 0's, equal shares.")
+    ] = SnapshotPlace.EACH_RANK,
+    poisoned: Annotated[
+        Poisoned, typer.Option(help="Batches that a rollback undid: passed over with dead letters, or met again.")
+    ] = Poisoned.SKIP,
     record_consumed: Annotated[
         bool, typer.Option("--record-consumed", help="Keep the ids of all batches, for: failsoft verify.")
     ] = False,
     home: HomeOption = None,
 ) -> None:
-    """Train intents and slots on a private Ray, print the quality as a table, gate and publish a release."""
-    settle_environment()
-    from failsoft.demo.tables import quality_table, to_rich, training_table
-    from failsoft.demo.training_act import train_with_progress
+    """Train intents and slots, print the quality as a table, gate and publish a release.
+
+    On the Ray of $RAY_ADDRESS, else on a private one. Ctrl-C saves and leaves; the same command goes on.
+    """
     from train_jobs.config import JobConfig, Preset
 
     config = JobConfig(
@@ -59,14 +75,31 @@ def train(
         run=run,
         data=data,
         preset=None if preset is None else Preset(preset),
-        workers=workers,
+        workers=WorkerRange.parse(workers).given(),
         threads_per_worker=threads,
         seed=seed,
         faults=FaultPlan.from_json(faults),
+        snapshot_place=snapshot_place,
+        poisoned=poisoned,
         record_consumed=record_consumed,
     )
-    with local_ray(num_cpus=workers * threads + 1):
-        result = train_with_progress(config, console)
+    _show_result(_trained(config))
+
+
+def _trained(config: JobConfig) -> JobResult:
+    from failsoft.demo.training_act import train_with_progress
+    from failsoft.training.survival.notice import Notice
+    from train_jobs.entry import hearing, supervise_job
+
+    notice = Notice()
+    with hearing(notice):
+        carry_out = partial(supervise_job, notice=notice, say=console.print)
+        return train_with_progress(config, console, carry_out)
+
+
+def _show_result(result: JobResult) -> None:
+    from failsoft.demo.tables import quality_table, to_rich, training_table
+
     console.print(f"corpus: {result.corpus_report}", markup=False)
     console.print(to_rich(quality_table(result.quality)))
     console.print(to_rich(training_table(result.summary, result.quality)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -11,7 +12,8 @@ from failsoft.artifacts.home import Home
 from failsoft.health.faults import Fault, FaultKind, FaultPlan, burst
 from failsoft.training.progress import read_progress
 from train_jobs.config import JobConfig
-from train_jobs.job import JobResult, run_job
+from train_jobs.intent_ner import run_job
+from train_jobs.result import JobResult
 
 _POLL_S = 0.25
 
@@ -26,15 +28,22 @@ def faults_for(total_batches: int) -> FaultPlan:
     return FaultPlan(faults=(*nan_burst, kill))
 
 
-def train_with_progress(config: JobConfig, console: Console) -> JobResult:
+def train_with_progress(
+    config: JobConfig, console: Console, run: Callable[[JobConfig], JobResult] = run_job
+) -> JobResult:
     """Run the job in a thread and show its progress file as a bar.
+
+    Args:
+        config: the job.
+        console: shows.
+        run: carries it out.
 
     Raises:
         FailsoftError: whatever stopped the run.
     """
     outcome: list[JobResult] = []
     failure: list[BaseException] = []
-    thread = threading.Thread(target=_run, args=(config, outcome, failure), name="training-job", daemon=True)
+    thread = threading.Thread(target=_run, args=(run, config, outcome, failure), name="training-job", daemon=True)
     thread.start()
     _show(Home.find(config.home), config.run, thread, console)
     thread.join()
@@ -43,9 +52,14 @@ def train_with_progress(config: JobConfig, console: Console) -> JobResult:
     return outcome[0]
 
 
-def _run(config: JobConfig, outcome: list[JobResult], failure: list[BaseException]) -> None:
+def _run(
+    run: Callable[[JobConfig], JobResult],
+    config: JobConfig,
+    outcome: list[JobResult],
+    failure: list[BaseException],
+) -> None:
     try:
-        outcome.append(run_job(config))
+        outcome.append(run(config))
     except BaseException as error:  # noqa: BLE001 -- carried over to the main thread, which raises it
         failure.append(error)
 

@@ -12,11 +12,8 @@ from failsoft.health.clock import SystemClock
 from failsoft.training.progress import PositionMark
 from failsoft.training.ray_room import rooms_here
 from failsoft.training.ray_settings import RaySettings, first_lines
-from failsoft.training.survival.room import fitting_when_idle, need_of
+from failsoft.training.survival.room import ROOM_LOST, fitting_when_idle, need_of
 from failsoft.training.survival.watch_policy import Stillness
-
-ROOM_LOST = "room_lost"
-"""The ledger's word for an attempt that ended since its nodes can't hold its workers any more."""
 
 
 class RoomLostError(RuntimeError):

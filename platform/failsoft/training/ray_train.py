@@ -26,11 +26,13 @@ from failsoft.training.checkpoints.checkpoint import Deliver
 from failsoft.training.loop import TrainLoop
 from failsoft.training.progress import PositionMark
 from failsoft.training.ranks import Ranks, ranks_here
-from failsoft.training.ray_eyes import ROOM_LOST, SecondLine, SeesDeaths
+from failsoft.training.ray_eyes import SecondLine, SeesDeaths
 from failsoft.training.ray_group import STATION, group_config
 from failsoft.training.ray_settings import RaySettings, first_lines
+from failsoft.training.ray_warm import KeepsSpares, warm_environment
 from failsoft.training.survival.fabric import check_environment
 from failsoft.training.survival.notice import Word
+from failsoft.training.survival.room import ROOM_LOST
 from failsoft.training.survival.station import Orders, watched
 
 __all__ = ["Build", "RaySettings", "kind_of", "run_attempt"]
@@ -63,7 +65,8 @@ def run_attempt(build: Build, config: Any, settings: RaySettings) -> str | None:
         os.environ.setdefault(name, value)
     (settings.folder / _RAY_LIST_OF_CHECKPOINTS).unlink(missing_ok=True)
     try:
-        _trainer(build, config, settings).fit()
+        with warm_environment([build.__module__], settings.spares) as environment:
+            _trainer(build, config, settings, environment).fit()
     except (ray.train.TrainingFailedError, ray.exceptions.RayActorError) as error:
         if isinstance(getattr(error, "controller_failure", None), WorkerGroupStartupTimeoutError):
             settings.open_ledger().record(ROOM_LOST, first_lines(error), workers=settings.workers)
@@ -71,7 +74,7 @@ def run_attempt(build: Build, config: Any, settings: RaySettings) -> str | None:
     return None
 
 
-def _trainer(build: Build, config: Any, settings: RaySettings) -> TorchTrainer:
+def _trainer(build: Build, config: Any, settings: RaySettings, environment: dict[str, Any]) -> TorchTrainer:
     return TorchTrainer(
         _work,
         train_loop_config={"build": build, "config": config, "settings": settings},
@@ -85,7 +88,8 @@ def _trainer(build: Build, config: Any, settings: RaySettings) -> TorchTrainer:
         run_config=RunConfig(
             name=settings.folder.name,
             storage_path=str(settings.folder.parent),
-            callbacks=[SeesDeaths(settings), SecondLine(settings)],  # type: ignore[list-item]  # as above
+            callbacks=[SeesDeaths(settings), SecondLine(settings), KeepsSpares(settings)],  # type: ignore[list-item]  # as above
+            worker_runtime_env=environment,
             failure_config=FailureConfig(  # type: ignore[call-arg]  # as above
                 max_failures=settings.immediate_retries, max_preemption_failures=-1, controller_failure_limit=0
             ),

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from failsoft.errors import ConfigError
 from failsoft.health.backoff import BackoffPolicy
 
+RESIZE_ASKED = "resize_asked"
+"""The ledger's word for a planned resize."""
+
 
 def _rest() -> BackoffPolicy:
     return BackoffPolicy(first_s=120.0, factor=2.0, cap_s=3600.0, jitter_fraction=0.0)

@@ -13,6 +13,8 @@ from enum import StrEnum
 
 from failsoft.errors import ConfigError
 
+ROOM_LOST = "room_lost"
+"""The ledger's word for an attempt that ended since the nodes that are left can't hold its workers any more."""
 _SLACK = 1e-6
 """Ray counts in ten-thousandths; 0.1 + 0.2 CPUs are 0.3."""
 
@@ -58,6 +60,10 @@ class WorkerRange:
             return cls(least=int(least), most=int(most) if colon else int(least))
         except ValueError as error:
             raise ConfigError(f"workers is {text!r}; write a number like 4, or a range like 1:4") from error
+
+    def given(self) -> int | tuple[int, int]:
+        """As :meth:`of` takes it."""
+        return self.least if self.least == self.most else (self.least, self.most)
 
     def choose(self, fit: int) -> int | None:
         """As many as fit, up to the most; None when fewer fit than must."""
