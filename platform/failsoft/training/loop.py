@@ -22,6 +22,7 @@ from failsoft.training.guard import StepGuard, StepOutcome
 from failsoft.training.letters.letter_office import LetterOffice
 from failsoft.training.loop_plan import LoopPlan, Task, Validation
 from failsoft.training.lower_rate import LowerRate
+from failsoft.training.memory.net import MemoryNet
 from failsoft.training.recovery import Recovery
 from failsoft.training.samples import SampleCount
 from failsoft.training.saving import Due, Saving
@@ -63,6 +64,8 @@ class TrainLoop:
         self._samples = SampleCount(self.task, self._ranks)
         self.degradations = Degradations(self._chronicle.tell)
         self._rate = LowerRate(self.guard.relief, self.degradations)
+        self.net = self._net()
+        self.state.memory = self.net.ladder
         self._callbacks = Callbacks(self.listeners, self._chronicle.tell, self.desk.clock)
 
     def run(self) -> None:
@@ -109,6 +112,7 @@ class TrainLoop:
         self._course = Course.of(self.batches, planned, run_folder=folder, ranks=self._ranks)
         digest = identity_digest(self.checkpoints.identity)
         self._chronicle.started(restored, course=self._course, identity_digest=digest)
+        self.net.begin()
         ill = self._saving.begin()
         if ill is not None:
             raise self._endings.ill_at_start(ill)
@@ -211,12 +215,23 @@ class TrainLoop:
             seed=self.plan.seed,
         )
 
+    def _net(self) -> MemoryNet:
+        return MemoryNet(
+            guard=self.guard,
+            policy=self.plan.memory,
+            task=self.task,
+            global_batch=self.batches.global_batch,
+            degradations=self.degradations,
+            run_folder=self.desk.folder,
+            clock=self.desk.clock,
+        )
+
     @cached_property
     def _work(self) -> BatchWork:
         return BatchWork(
             state=self.state,
             task=self.task,
-            guard=self.guard,
+            net=self.net,
             chronicle=self._chronicle,
             samples=self._samples,
             desk=self.desk,

@@ -13,6 +13,7 @@ from torch import Tensor
 from failsoft.errors import ConfigError
 from failsoft.training.checkpoints.cadence import Cadence
 from failsoft.training.escalation import Poisoned
+from failsoft.training.memory.rungs import MemoryPolicy
 from failsoft.training.snapshots.snapshot import SnapshotPolicy
 from failsoft.training.state import TrainingState
 
@@ -61,6 +62,8 @@ class LoopPlan:
     """Also one when the last batch of an epoch is consumed."""
     snapshots: SnapshotPolicy = field(default_factory=SnapshotPolicy)
     """Where RAM snapshots lie: everything on each rank, on rank 0, or in shares; and how much RAM they may take."""
+    memory: MemoryPolicy = field(default_factory=MemoryPolicy)
+    """What is done, in which order, when memory runs out or grows short."""
 
     def __post_init__(self) -> None:
         """Refuse plans that do nothing."""

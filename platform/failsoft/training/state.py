@@ -114,8 +114,8 @@ def unflatten(flat: FlatState, into: TrainingState, *, with_breaker: bool, conve
     Args:
         flat: what :func:`flatten` gave.
         into: parts of the same shapes.
-        with_breaker: also take on the counts of breaker, guard and memory (a restart does, a rollback keeps the live ones). A
-            breaker that has a method ``rewound`` is shown its older counts instead.
+        with_breaker: also take on the counts of breaker, guard and memory ladder (a restart does, a rollback keeps the
+            live ones). A breaker that has a method ``rewound`` is shown its older counts instead.
         convert: take tensors of another dtype on, in the live model's; without it they are refused.
 
     Raises:

@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from failsoft.health.faults import Fault, FaultKind, FaultMoment
 from failsoft.training.degradation import Degradations
-from failsoft.training.faulty import strike_memory
+from failsoft.training.faulty import strike
 from failsoft.training.guard import GuardPolicy, StepGuard
 from failsoft.training.memory.micro_batches import Indices
 from failsoft.training.memory.net import Batch, MemoryNet
@@ -41,7 +41,8 @@ class Trial:
     """Where memory runs out, and how DDP is set up."""
 
     faults: tuple[Fault, ...]
-    ddp: tuple[tuple[str, object], ...] = (("bucket_cap_mb", 0.0005),)
+    unused: bool = False
+    views: bool = False
     buffers: bool = False
     hook: bool = False
 
@@ -52,8 +53,6 @@ def fault(position: int, rank: int, when: FaultMoment, *, above: int = 4) -> Fau
 
 FORWARD, BACKWARD = FaultMoment.FORWARD, FaultMoment.BACKWARD
 EACH = (fault(1, 1, FORWARD), fault(3, 0, BACKWARD, above=2))
-UNUSED = (("bucket_cap_mb", 0.0005), ("find_unused_parameters", True))
-VIEWS = (("bucket_cap_mb", 0.0005), ("gradient_as_bucket_view", True))
 TRIALS: dict[str, Trial] = {
     "forward, rank 1": Trial(faults=(fault(1, 1, FORWARD),)),
     "backward, rank 1": Trial(faults=(fault(1, 1, BACKWARD),)),
@@ -66,8 +65,8 @@ TRIALS: dict[str, Trial] = {
     "again later": Trial(faults=EACH),
     "buffers": Trial(faults=EACH, buffers=True),
     "buffers, first batch": Trial(faults=(fault(0, 1, BACKWARD), fault(1, 0, FORWARD)), buffers=True),
-    "unused parameters": Trial(faults=EACH, ddp=UNUSED),
-    "gradients as views": Trial(faults=EACH, ddp=VIEWS),
+    "unused parameters": Trial(faults=EACH, unused=True),
+    "gradients as views": Trial(faults=EACH, views=True),
     "communication hook": Trial(faults=EACH, hook=True),
 }
 
@@ -102,10 +101,7 @@ def batches() -> list[Indices]:
 def loss_of(model: nn.Module, faults: Sequence[Fault], samples: Indices) -> Tensor:
     inputs, targets = data()
     rows = torch.from_numpy(samples)
-    if any(fault.when is FORWARD for fault in faults):  # before DDP's forward pass, as when inputs go to a device
-        strike_memory(torch.zeros(()), len(samples), faults, model)
-    loss = nn.functional.mse_loss(model(inputs[rows]), targets[rows])
-    return strike_memory(loss, len(samples), faults, model)
+    return strike(lambda: nn.functional.mse_loss(model(inputs[rows]), targets[rows]), len(samples), faults, model)
 
 
 def oracle(trial: Trial) -> list[Tensor]:
@@ -114,14 +110,19 @@ def oracle(trial: Trial) -> list[Tensor]:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for batch in batches():
         optimizer.zero_grad()
-        loss_of(model, (), batch).backward()  # type: ignore[no-untyped-call]
+        loss_of(model, (), batch).backward()
         optimizer.step()
     return [torch.as_tensor(parameter.grad).clone() for parameter in model.parameters()]
 
 
 def tried(trial: Trial) -> dict[str, Any]:
     model, ranks = network(trial), ranks_here()
-    wrapped = DistributedDataParallel(model, **dict(trial.ddp))  # type: ignore[arg-type]
+    wrapped = DistributedDataParallel(
+        model,
+        bucket_cap_mb=0.0005,  # several buckets, also of a tiny network
+        find_unused_parameters=trial.unused,
+        gradient_as_bucket_view=trial.views,
+    )
     if trial.hook:
         wrapped.register_comm_hook(None, allreduce_hook)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

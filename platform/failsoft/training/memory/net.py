@@ -26,11 +26,14 @@ from failsoft.health.clock import Clock, SystemClock
 from failsoft.training.backward import Compute
 from failsoft.training.degradation import Degradations
 from failsoft.training.guard import StepGuard
+from failsoft.training.loading.weighing import Loads
+from failsoft.training.loading.weighing import rank_weight as agreed_weight
 from failsoft.training.memory.attempt import SharedAttempt
 from failsoft.training.memory.ladder import MemoryLadder, Step
 from failsoft.training.memory.micro_batches import (
     Indices,
     Shrinks,
+    TaskWeighs,
     cut,
     piece_size,
     rank_weight,
@@ -56,6 +59,8 @@ class Batch:
     """Samples of all ranks, at least one."""
     loss: Callable[[Indices], Tensor]
     """Mean loss over some of this rank's samples (at least one)."""
+    weight: float | None = None
+    """What makes the mean over ranks the mean over the whole batch, where the caller knows; see ``weight_of``."""
     share: Callable[[Indices], Indices] | None = None
     """This rank's part of some of the batch's samples; None: every ``world``-th."""
 
@@ -89,6 +94,7 @@ class MemoryNet:
         self._offload = StateOffload(optimizer)
         self.means = Means(
             largest_share=-(-self.global_batch // ranks.world),
+            uncut=_uncut(self.task),
             cap_levels=self.task.shrink_levels if isinstance(self.task, Shrinks) else 0,
             can_offload=StateOffload.useful(optimizer),
         )
@@ -135,9 +141,21 @@ class MemoryNet:
         updates = self.ladder.setting.updates
         return todo if updates == 1 else todo[: piece_size(len(batch.whole), updates)]
 
+    def weight_of(self, mine: Indices, part: Indices) -> float | None:
+        """What makes the mean over ranks the mean over these samples; None when no rank has one that counts.
+
+        All ranks call it together: those of a task that loads its samples must ask each other.
+        """
+        if isinstance(self.task, Loads):
+            return agreed_weight(self.guard.ranks, self._weigh(mine))
+        return rank_weight(mine, part, self.guard.ranks.world, self._weigh)
+
     def _update(self, batch: Batch, part: Indices, *, last: bool) -> StepOutcome | Trouble:
-        mine = self._mine(batch, part)
-        compute, shares = self._computes(batch, mine, part)
+        mine, whole = self._mine(batch, part), len(part) == len(batch.whole)
+        weight = batch.weight if whole and batch.weight is not None else self.weight_of(mine, part)
+        if weight is None:
+            return _nothing_real(batch, mine, self.guard.ranks.rank)
+        compute, shares = self._computes(batch, mine if len(mine) else part[:1], weight)
         result = self._attempt(compute, shares, mine.tolist(), batch.position)
         if isinstance(result, Trouble):
             return result
@@ -152,11 +170,9 @@ class MemoryNet:
         return part[ranks.rank :: ranks.world] if batch.share is None else batch.share(part)
 
     def _computes(
-        self, batch: Batch, mine: Indices, part: Indices
+        self, batch: Batch, samples: Indices, weight: float
     ) -> tuple[Compute | Sequence[Compute], list[float] | None]:
-        """The passes of one update. A rank without a sample goes through the motions with weight 0."""
-        weight = rank_weight(mine, part, self.guard.ranks.world, self._weigh)
-        samples = mine if len(mine) else part[:1]
+        """The passes of one update. A rank without a share goes through the motions with one sample of weight 0."""
         size = piece_size(self.means.largest_share, self.ladder.setting.micro_batches)
         if size >= len(samples):
             return (lambda: batch.loss(samples) * weight), None
@@ -218,8 +234,21 @@ def _one(loss: Callable[[Indices], Tensor], piece: Indices, weight: float) -> Co
     return lambda: loss(piece) * weight
 
 
+def _uncut(task: object) -> str:
+    if isinstance(task, Loads) and not isinstance(task, TaskWeighs):
+        return "the task loads its samples and does not say by weight() what some of them count"
+    return ""
+
+
+def _nothing_real(batch: Batch, mine: Indices, rank: int) -> StepOutcome:
+    nan = math.nan
+    return StepOutcome(batch.position, tuple(mine.tolist()), rank, Refusal.NO_SAMPLE, nan, nan, nan)
+
+
 def _combined(parts: Sequence[StepOutcome], ids: Sequence[int]) -> StepOutcome:
     """Several updates of one batch as one outcome; refused if any part is, and then it says how many were not."""
+    real = [part for part in parts if part.refusal is not Refusal.NO_SAMPLE]
+    parts = real or parts  # a part that no rank has a sample of is nothing to apply
     refused = next((part for part in parts if part.refusal is not None), None)
     applied = [part for part in parts if part.refusal is None]
     if refused is not None:

@@ -85,6 +85,8 @@ class Means:
 
     largest_share: int
     """Samples of one rank in a full batch."""
+    uncut: str = ""
+    """Why a batch can't be cut into pieces; empty: it can."""
     cap_levels: int = 0
     """How often the task can shrink its input."""
     can_offload: bool = False
@@ -123,6 +125,7 @@ class Notch:
 
 def notches(policy: MemoryPolicy, means: Means) -> tuple[Notch, ...]:
     """The whole ladder, from full size down."""
+    means = replace(means, largest_share=1) if means.uncut else means
     ladder = [Notch(rung=Rung.FULL_SIZE)]
     for rung in policy.rungs:
         for setting in _deeper(rung, ladder[-1].setting, policy, means):
@@ -134,10 +137,10 @@ def left_out(policy: MemoryPolicy, means: Means) -> dict[str, str]:
     """Rungs of the policy that this run does not have, and why."""
     there = {notch.rung for notch in notches(policy, means)}
     why = {
-        Rung.MICRO_BATCHES: "a rank's share of the batch is one sample",
+        Rung.MICRO_BATCHES: means.uncut or "a rank's share of the batch is one sample",
         Rung.INPUT_CAP: "the task does not say how to shrink its input",
         Rung.OFFLOAD: "the optimizer's state lies in host RAM already",
-        Rung.SMALLER_UPDATES: "there is nothing to divide",
+        Rung.SMALLER_UPDATES: means.uncut or "there is nothing to divide",
     }
     return {str(rung): why[rung] for rung in policy.rungs if rung not in there}
 
