@@ -1,0 +1,107 @@
+"""What to do about slow ranks: a lighter share, given back in steps; at its floor, smaller updates. Pure.
+
+A rank that is surely slower gets so much less that it would just keep up: the share divided by its factor. With less
+than a full share it is then judged by the same times, so that fixed costs of a step don't mislead: as long as it takes
+as long as the others, nothing changes; when it surely has headroom, it takes more. (A time is a + b·n for n samples, so
+``share / factor`` never gives it more than it can do.) Every rank works this out for itself, from what all of them were
+told, so they come to the same.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from failsoft.training.pace.judgement import Finding, Look
+from failsoft.training.pace.policy import RemedyPolicy
+from failsoft.training.pace.shares import FULL, even
+
+
+class Decision(NamedTuple):
+    """How the next batches are divided."""
+
+    shares: tuple[int, ...]
+    """In sixteenths, by rank."""
+    updates: int
+    """Over how many updates each batch is spread."""
+
+
+@dataclass
+class _Patience:
+    """Of one rank, or of the updates."""
+
+    relapses: int = 0
+    until_s: float = -math.inf
+    returned_s: float = -math.inf
+    in_a_row: int = 0
+
+
+@dataclass(kw_only=True)
+class Remedy:
+    """The shares of a run. All ranks keep one alike."""
+
+    policy: RemedyPolicy
+    world: int
+    decision: Decision = field(init=False)
+    """What holds now."""
+
+    def __post_init__(self) -> None:
+        """Even shares, as every group of workers begins."""
+        self.decision = Decision(even(self.world), 1)
+        self._patience = [_Patience() for _ in range(self.world)]
+        self._smaller = _Patience()
+
+    def met(self, findings: Sequence[Finding], behind: Sequence[int], *, now_s: float) -> Decision:
+        """Take one window's findings.
+
+        Args:
+            findings: by rank.
+            behind: the ranks that hold the others up.
+            now_s: rank 0's monotonic clock, as all ranks were told it.
+        """
+        shares = list(self.decision.shares)
+        for rank, finding in enumerate(findings):
+            shares[rank] = self._share(rank, finding, is_behind=rank in behind, now_s=now_s)
+        stuck = any(self._at_floor(rank) and findings[rank].look is Look.SLOW for rank in behind)
+        self.decision = Decision(tuple(shares), self._updates(stuck=stuck, now_s=now_s))
+        return self.decision
+
+    def _share(self, rank: int, finding: Finding, *, is_behind: bool, now_s: float) -> int:
+        share, patience = self.decision.shares[rank], self._patience[rank]
+        if is_behind and finding.look is Look.SLOW:
+            patience.in_a_row = 0
+            if share > self.policy.floor:
+                self._wait(patience, now_s)
+                return max(self.policy.floor, min(share - 1, round(share / finding.factor)))
+            return share
+        roomy = share < FULL and finding.surely_below < self.policy.headroom
+        patience.in_a_row = patience.in_a_row + 1 if roomy else 0
+        if patience.in_a_row < self.policy.windows or now_s < patience.until_s:
+            return share
+        patience.in_a_row, patience.returned_s = 0, now_s
+        return min(FULL, max(share + 1, math.floor(share / finding.factor)))
+
+    def _updates(self, *, stuck: bool, now_s: float) -> int:
+        updates, patience = self.decision.updates, self._smaller
+        worse, better = stuck and updates < self.policy.max_updates, not stuck and updates > 1
+        patience.in_a_row = patience.in_a_row + 1 if worse or better else 0
+        if patience.in_a_row < self.policy.windows or (better and now_s < patience.until_s):
+            return updates
+        patience.in_a_row = 0
+        if worse:
+            self._wait(patience, now_s)
+            return min(2 * updates, self.policy.max_updates)
+        patience.returned_s = now_s
+        return updates // 2
+
+    def _at_floor(self, rank: int) -> bool:
+        return self.decision.shares[rank] <= self.policy.floor
+
+    def _wait(self, patience: _Patience, now_s: float) -> None:
+        """Before anything is given back; longer each time that it had to be taken again soon after."""
+        relapsed = now_s - patience.returned_s <= self.policy.patience.cap_s
+        patience.relapses = patience.relapses + 1 if relapsed else 0
+        patience.until_s = now_s + self.policy.patience.wait_s(patience.relapses + 1, random.Random(0))
