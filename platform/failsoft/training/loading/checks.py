@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from torch import Tensor
 from failsoft.errors import ConfigError
 from failsoft.training.loading.sample import BadKind
 
+Form = tuple[tuple[str, str], ...]
+"""What two samples must share to be stacked: for each leaf its place, and its type, shape and dtype."""
 Judgement = tuple[BadKind, str]
 """What is wrong with a sample, and how, in words."""
 
@@ -27,6 +30,9 @@ class SampleChecks:
     """What ``max_length`` is compared with."""
     finite: bool = True
     """Refuse NaN and Inf in any tensor or array of a sample."""
+    like: object = None
+    """An example: every sample must have its names, types and shapes. None: a sample is only compared with the rest of
+    its batch, where most must agree; an odd one that is alone, or one of two halves, can't be told then."""
     check: Callable[[Any], str | None] | None = None
     """The user's own: what is wrong in words, None when nothing is. What it raises is wrong, too."""
 
@@ -39,8 +45,21 @@ class SampleChecks:
         """Length and the user's check, sample by sample; finiteness is looked at in whole batches, which is cheaper."""
         if self.max_length is not None and (length := self.length_of(sample)) > self.max_length:
             return BadKind.TOO_LONG, f"length {length:,}, at most {self.max_length:,}"
+        if self.like is not None and (form := form_of(sample)) != self._form:
+            return BadKind.MALFORMED, difference(form, self._form)
         said = None if self.check is None else self.check(sample)
         return None if said is None else (BadKind.MALFORMED, said)
+
+    @cached_property
+    def _form(self) -> Form:
+        return form_of(self.like)
+
+
+def difference(form: Form, wanted: Form) -> str:
+    """The first thing in which a sample's form is not as it should be, in words."""
+    here, there = dict(form), dict(wanted)
+    path = next((path for path in {**there, **here} if here.get(path) != there.get(path)), "")
+    return f"{path or 'the sample'} is {here.get(path, 'absent')}, elsewhere {there.get(path, 'absent')}"
 
 
 def not_finite(data: object) -> str | None:
@@ -63,8 +82,8 @@ def leaves(data: object, path: str = "") -> Iterator[tuple[str, object]]:
         yield path, data
 
 
-def form_of(sample: object) -> tuple[tuple[str, str], ...]:
-    """Names, types and shapes: what two samples must share to be stacked."""
+def form_of(sample: object) -> Form:
+    """Names, types and shapes of a sample."""
     return tuple((path, _form(leaf)) for path, leaf in leaves(sample))
 
 

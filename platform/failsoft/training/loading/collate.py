@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from failsoft.training.loading.checks import Judgement, form_of, leaves, not_finite
+from failsoft.training.loading.checks import Judgement, difference, form_of, leaves, not_finite
 from failsoft.training.loading.sample import BadKind, Gathered
 
 Collate = Callable[[list[Any]], Any]
@@ -107,16 +107,10 @@ def _unlike(rows: list[tuple[int, Any]]) -> dict[int, Judgement]:
     if times * 2 <= len(rows):
         return {}
     return {
-        place: (BadKind.MALFORMED, f"unlike its batch: {_difference(form, usual)}")
+        place: (BadKind.MALFORMED, f"unlike its batch: {difference(form, usual)}")
         for place, form in forms.items()
         if form != usual
     }
-
-
-def _difference(form: tuple[tuple[str, str], ...], usual: tuple[tuple[str, str], ...]) -> str:
-    here, there = dict(form), dict(usual)
-    path = next((path for path in {**there, **here} if here.get(path) != there.get(path)), "")
-    return f"{path or 'the sample'} is {here.get(path, 'absent')}, elsewhere {there.get(path, 'absent')}"
 
 
 def _alone(rows: list[tuple[int, Any]], collate: Collate) -> dict[int, Judgement]:
