@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 
 from failsoft.training.pace.policy import PacePolicy
+from failsoft.training.pace.shares import FULL
 
 _SIGMA_OF_MAD = 1.4826
 _ERROR_OF_MEDIAN = 1.2533
@@ -46,6 +47,17 @@ class Pace:
         return cls(log_median=median, error=_ERROR_OF_MEDIAN * sigma / math.sqrt(len(known)), count=len(known))
 
 
+def at_full_share(paces: Sequence[Pace | None], shares: Sequence[int]) -> list[Pace | None]:
+    """What a full share would have taken each rank, in proportion: who has less to do is not fast because of that.
+
+    Of a rank with a lighter share that is an upper bound, since part of its time does not depend on the samples.
+    """
+    return [
+        None if pace is None else replace(pace, log_median=pace.log_median + math.log(FULL / share))
+        for pace, share in zip(paces, shares, strict=True)
+    ]
+
+
 class Look(StrEnum):
     """What one window says of a rank."""
 
@@ -66,8 +78,6 @@ class Finding:
     """Its median time over the others' median."""
     surely_above: float = math.nan
     """The factor's lower bound."""
-    surely_below: float = math.nan
-    """The factor's upper bound."""
 
 
 _UNKNOWN = Finding(look=Look.UNKNOWN)
@@ -91,8 +101,8 @@ def _finding(rank: int, paces: Sequence[Pace | None], policy: PacePolicy) -> Fin
     between = _ERROR_OF_MEDIAN * spread / math.sqrt(len(others))
     error = math.hypot(own.error, max(between, float(np.median([pace.error for pace in others]))))
     excess = own.log_median - center
-    low, high = excess - sure.errors * error, excess + sure.errors * error
+    low = excess - sure.errors * error
     worth = math.exp(own.log_median) - math.exp(center) >= policy.min_excess_s
     slow = low > math.log(sure.min_factor) and excess > policy.deviations * spread and worth
     look = Look.SLOW if slow else Look.KEEPS_UP if excess < math.log(policy.end_factor) else Look.BETWEEN
-    return Finding(look=look, factor=math.exp(excess), surely_above=math.exp(low), surely_below=math.exp(high))
+    return Finding(look=look, factor=math.exp(excess), surely_above=math.exp(low))

@@ -21,7 +21,7 @@ from failsoft.health.clock import Clock
 from failsoft.training.degradation import Degradation, DegradationKind, Degradations
 from failsoft.training.guard import StepGuard
 from failsoft.training.pace import shares as division
-from failsoft.training.pace.judgement import Finding, Pace, judge
+from failsoft.training.pace.judgement import Finding, Pace, at_full_share, judge
 from failsoft.training.pace.policy import PacePolicy, RemedyPolicy
 from failsoft.training.pace.remedy import Decision, Remedy
 from failsoft.training.pace.standing import RankStanding, behind
@@ -92,14 +92,14 @@ class PaceKeeper:
     def _meet(self) -> None:
         paces, now_s = self._told(Pace.of(self._times))
         self._times, self._batches = [], 0
-        findings = judge(paces, self._policy)
         before = self.decision
+        findings = judge(at_full_share(paces, before.shares), self._policy)
         changed = [
             standing.met(finding, ranks=len(paces), light=share < division.FULL)
             for standing, finding, share in zip(self._standings, findings, before.shares, strict=True)
         ]
         if self._remedy is not None:
-            self._remedy.met(findings, behind(self._standings), now_s=now_s)
+            self._remedy.met(judge(paces, self._policy), behind(self._standings), now_s=now_s)
         if any(changed) or self.decision != before:
             self._tell(changed, findings, paces)
 
@@ -148,7 +148,7 @@ class PaceKeeper:
             ),
             level=f"share {share}/{division.FULL}",
             cost="others do part of its work" if lighter else f"each batch waits about {excess_s:.3g} s for it",
-            way_back="more of its share when it surely has headroom" if lighter else "it keeps up again",
+            way_back="more of its share when it has headroom" if lighter else "it keeps up again",
             details={
                 "rank": rank,
                 "host": host,

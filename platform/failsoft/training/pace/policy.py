@@ -76,7 +76,7 @@ class RemedyPolicy:
     floor: int = FULL // 4
     """The smallest share, in sixteenths."""
     headroom: float = 0.9
-    """A rank that surely takes less than this part of the others' time on its lighter share can take more."""
+    """A rank that takes less than this part of the others' time on its lighter share can take more."""
     windows: int = 3
     """So many windows in a row, before it does."""
     patience: BackoffPolicy = field(

@@ -2,9 +2,9 @@
 
 A rank that is surely slower gets so much less that it would just keep up: the share divided by its factor. With less
 than a full share it is then judged by the same times, so that fixed costs of a step don't mislead: as long as it takes
-as long as the others, nothing changes; when it surely has headroom, it takes more. (A time is a + b·n for n samples, so
-``share / factor`` never gives it more than it can do.) Every rank works this out for itself, from what all of them were
-told, so they come to the same.
+as long as the others, nothing changes; when it has headroom, window after window, it takes more. (The time for n
+samples is a + b·n, so ``share / factor`` never gives it more than it can do.) Every rank works this out for itself,
+from what all of them were told, so they come to the same.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ class Remedy:
         """Take one window's findings.
 
         Args:
-            findings: by rank.
-            behind: the ranks that hold the others up.
+            findings: by rank, from the times as they were.
+            behind: the ranks that are slow, whatever their share.
             now_s: rank 0's monotonic clock, as all ranks were told it.
         """
         shares = list(self.decision.shares)
         for rank, finding in enumerate(findings):
             shares[rank] = self._share(rank, finding, is_behind=rank in behind, now_s=now_s)
         stuck = any(self._at_floor(rank) and findings[rank].look is Look.SLOW for rank in behind)
-        self.decision = Decision(tuple(shares), self._updates(stuck=stuck, now_s=now_s))
+        self.decision = Decision(_scaled(shares), self._updates(stuck=stuck, now_s=now_s))
         return self.decision
 
     def _share(self, rank: int, finding: Finding, *, is_behind: bool, now_s: float) -> int:
@@ -77,12 +77,16 @@ class Remedy:
                 self._wait(patience, now_s)
                 return max(self.policy.floor, min(share - 1, round(share / finding.factor)))
             return share
-        roomy = share < FULL and finding.surely_below < self.policy.headroom
-        patience.in_a_row = patience.in_a_row + 1 if roomy else 0
+        patience.in_a_row = patience.in_a_row + 1 if self._has_room(share, finding) else 0
         if patience.in_a_row < self.policy.windows or now_s < patience.until_s:
             return share
         patience.in_a_row, patience.returned_s = 0, now_s
         return min(FULL, max(share + 1, math.floor(share / finding.factor)))
+
+    def _has_room(self, share: int, finding: Finding) -> bool:
+        """Close to a full share it is enough to keep up: what is missing then is less than can be told apart."""
+        nearly = share >= self.policy.headroom * FULL and finding.look is Look.KEEPS_UP
+        return share < FULL and (nearly or finding.factor < self.policy.headroom)
 
     def _updates(self, *, stuck: bool, now_s: float) -> int:
         updates, patience = self.decision.updates, self._smaller
@@ -105,3 +109,9 @@ class Remedy:
         relapsed = now_s - patience.returned_s <= self.policy.patience.cap_s
         patience.relapses = patience.relapses + 1 if relapsed else 0
         patience.until_s = now_s + self.policy.patience.wait_s(patience.relapses + 1, random.Random(0))
+
+
+def _scaled(shares: Sequence[int]) -> tuple[int, ...]:
+    """The same division, with somebody at a full share: where all are lighter, nobody is."""
+    most = max(shares)
+    return tuple(shares) if most == FULL else tuple(max(1, round(share * FULL / most)) for share in shares)
