@@ -84,7 +84,7 @@ class Finder:
     mirror: Mirror | None = None
     """On all ranks, or on none."""
     uncopied: bool = field(default=False, init=False)
-    """The one found last is not known to be on the remote store; on rank 0."""
+    """The start of the run found one that is not known to be on the remote store."""
 
     def newest(self, before_step: int | None) -> Artifact | None:
         """The same checkpoint on all ranks, verified on each; None when there is none. All ranks call it together.
@@ -106,7 +106,7 @@ class Finder:
             raise OSError(choice.failure)
         if choice.foreign and before_step is None:  # going on from an older one would repeat what is done already
             raise IncompatibleArtifactError(choice.foreign)
-        self.uncopied = bool(choice.name) and not choice.folder
+        self.uncopied = bool(choice.name) and not choice.folder and before_step is None
         return self._everywhere(choice, search.artifact) if choice.name else None
 
     @property
