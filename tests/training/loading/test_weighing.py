@@ -58,7 +58,7 @@ def gradients(model: nn.Module) -> list[Tensor]:
     return [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(faults=FAULTS, world=WORLDS, position=st.integers(0, 7), fill=st.sampled_from(Fill))
 def test_the_ranks_mean_gradient_is_that_of_the_global_batch_without_its_bad_and_synthetic_samples(
     faults: dict[int, str], world: int, position: int, fill: Fill
@@ -93,6 +93,7 @@ def test_each_good_sample_counts_once_an_epoch_whatever_is_bad_and_wherever_the_
     assert sorted(counted) == [index for index in range(SIZE) if index not in faults]
 
 
+@settings(max_examples=20)
 @given(faults=FAULTS, world=st.integers(1, 4))
 def test_the_same_request_is_the_same_batch_in_any_process(faults: dict[int, str], world: int) -> None:
     first, second = batches_of(faults, world, 1), batches_of(faults, world, 1)

@@ -13,7 +13,7 @@ import os
 import random
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,7 +98,8 @@ class LocalCache:
             aside.replace(path)
         except OSError:
             self.refused += 1
-            aside.unlink(missing_ok=True)
+            with suppress(OSError):
+                aside.unlink()
 
     def size_bytes(self) -> int:
         """Of all files, counted now."""

@@ -53,7 +53,10 @@ class Feed:
             LoaderError: not one sample could be had since the start, so there is nothing to even stand in; or workers
                 died again and again.
         """
+        deaths = self.loader.deaths
         batch = self.loader.fetch(position, indices_of(indices), counted=counted)
+        if self.news is not None and self.loader.deaths > deaths:
+            self.news.died(self._worker(position))
         self._tell(batch)
         if batch.data is None:
             if self._data is None:
@@ -98,4 +101,7 @@ class Feed:
             self.letters.write(batch.position, batch.bad)
             self.letters.write(batch.position, batch.synthetic, synthetic=True)
         if self.news is not None and batch.notes:
-            self.news.heard(batch.position % max(1, self.loader.policy.workers), batch.notes)
+            self.news.heard(self._worker(batch.position), batch.notes)
+
+    def _worker(self, position: int) -> int:
+        return position % max(1, self.loader.policy.workers)

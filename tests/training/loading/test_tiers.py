@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+from failsoft.errors import ConfigError, SampleError, SourceError
+from failsoft.health.backoff import BackoffPolicy
+from failsoft.health.clock import ManualClock
+from failsoft.training.degradation import Degradations
+from failsoft.training.loading.cache import CachePolicy, LocalCache
+from failsoft.training.loading.checked import Checked
+from failsoft.training.loading.news import SourceNews
+from failsoft.training.loading.quarantine import QuarantinePolicy
+from failsoft.training.loading.sample import Ask, BadKind
+from failsoft.training.loading.share import FillPolicy, SyntheticShare
+from failsoft.training.loading.tiered_dataset import TieredDataset
+from failsoft.training.loading.tiers import Source, TieredSource
+
+REST = BackoffPolicy(first_s=10.0, factor=2.0, cap_s=60.0, jitter_fraction=0.0)
+POLICY = QuarantinePolicy(rest=REST)
+
+
+class Store:
+    """A remote that is up or down, with ten samples a shard; some shards may be ill."""
+
+    name = "remote"
+
+    def __init__(self) -> None:
+        self.up = True
+        self.ill: set[str] = set()
+        self.asked = 0
+
+    def shard_of(self, index: int) -> str:
+        return f"shard-{index // 10}"
+
+    def fetch(self, index: int) -> bytes:
+        self.asked += 1
+        if not self.up:
+            raise SourceError("connection refused")
+        if self.shard_of(index) in self.ill:
+            raise SampleError("bytes are changed")
+        return str(index).encode()
+
+
+class Zeros:
+    def make(self, _index: int) -> bytes:
+        return b"0"
+
+
+def tiers(*sources: Source, clock: ManualClock, synthesis: Zeros | None = None) -> TieredSource:
+    return TieredSource(tiers=sources, synthesis=synthesis, tier_policy=POLICY, shard_policy=POLICY, clock=clock)
+
+
+def test_what_the_remote_gives_fills_the_cache_which_is_asked_first_from_then_on(tmp_path: Path) -> None:
+    store, cache = Store(), LocalCache(tmp_path, CachePolicy(max_bytes=10_000))
+    source = tiers(cache, store, clock=ManualClock())
+    assert [source.fetch(3).tier for _ in range(3)] == ["remote", "cache", "cache"]
+    assert store.asked == 1
+
+
+def test_losing_the_remote_goes_on_from_the_cache_and_synthetic_fill_and_its_return_is_noticed(tmp_path: Path) -> None:
+    clock, store, cache = ManualClock(), Store(), LocalCache(tmp_path, CachePolicy(max_bytes=10_000))
+    source = tiers(cache, store, clock=clock, synthesis=Zeros())
+    for index in range(5):
+        source.fetch(index)
+    store.up = False
+    found = [source.fetch(index) for index in range(12)]
+    assert [item.tier for item in found] == ["cache"] * 5 + ["synthetic"] * 7
+    assert all(item.synthetic == (item.tier == "synthetic") for item in found)
+    assert store.asked == 5 + 3  # after three failures nobody asks any more
+    assert "remote rests: 3 bad outcomes in a row; last: connection refused" in found[-1].why
+    clock.advance(10.0)
+    store.up = True
+    assert source.fetch(11).tier == "remote"
+    lost, back = (note for note in source.take_notes() if note.name == "remote")
+    assert (lost.resting, lost.instead, lost.rest_s) == (True, "synthetic samples of weight 0", 10.0)
+    assert (back.resting, back.cause) == (False, "it answers again")
+    assert source.take_notes() == ()
+
+
+def test_a_shard_that_is_ill_rests_alone() -> None:
+    clock, store = ManualClock(), Store()
+    store.ill = {"shard-1"}
+    source = tiers(store, clock=clock)
+    for index in range(10, 13):
+        with pytest.raises(SampleError):
+            source.fetch(index)
+    with pytest.raises(SourceError, match="remote rests: 3 bad outcomes in a row; last: bytes are changed"):
+        source.fetch(13)
+    assert source.fetch(25).data == b"25"
+    assert [note.name for note in source.take_notes()] == ["remote: shard-1"]
+    store.ill = set()
+    clock.advance(10.0)
+    assert source.fetch(13).data == b"13"
+
+
+def test_without_synthesis_a_sample_out_of_reach_is_bad_and_nothing_is_said_against_it() -> None:
+    store = Store()
+    store.up = False
+    dataset = TieredDataset(tiers(store, clock=ManualClock()), float, size=100)
+    batch = Checked(dataset).load(Ask(position=0, indices=(1, 2)))
+    assert [bad.kind for bad in batch.bad] == [BadKind.OUT_OF_REACH] * 2
+    assert batch.bad[0].source == "shard-0"
+
+
+def test_a_synthetic_sample_arrives_flagged_at_weight_0() -> None:
+    store = Store()
+    store.ill = set()
+    source = tiers(store, clock=ManualClock(), synthesis=Zeros())
+    checked = Checked(TieredDataset(source, lambda data: torch.tensor(float(data)), size=100))
+    checked.load(Ask(position=0, indices=(4,)))
+    store.up = False
+    batch = checked.load(Ask(position=1, indices=(5, 6)))
+    assert batch.data.tolist() == [0.0, 0.0]
+    assert batch.real == 0
+    assert [sample.index for sample in batch.synthetic] == [5, 6]
+
+
+def test_a_tiered_source_travels_to_a_worker(tmp_path: Path) -> None:
+    source = TieredSource(tiers=(LocalCache(tmp_path, CachePolicy(max_bytes=100)), Store()))
+    assert pickle.loads(pickle.dumps(source)).fetch(4).data == b"4"  # noqa: S301 -- made in this very test
+    with pytest.raises(ConfigError, match="tiers is empty"):
+        TieredSource(tiers=())
+
+
+def test_an_outage_that_many_workers_see_is_one_event_and_ends_when_all_have_it_back() -> None:
+    told: list[tuple[str, str, dict[str, object]]] = []
+    news = SourceNews(Degradations(lambda kind, why, **data: told.append((kind, why, data)), rank=1))
+    store, clock = Store(), ManualClock()
+    workers = [tiers(store, clock=clock, synthesis=Zeros()) for _ in range(2)]
+    store.up = False
+    for number, worker in enumerate(workers):
+        for index in range(4):
+            worker.fetch(index)
+        news.heard(number, worker.take_notes())
+    store.up = True
+    clock.advance(10.0)
+    for number, worker in enumerate(workers):
+        assert [kind for kind, _, _ in told] == ["degradation_began", "degradation_began"]  # the tier and the shard
+        worker.fetch(0)
+        news.heard(number, worker.take_notes())
+    assert [kind for kind, _, _ in told][2:] == ["degradation_ended", "degradation_ended"]
+    began = next(data for _, _, data in told if data["name"] == "remote")
+    assert began["degradation"] == "source_tier"
+    assert began["rank"] == 1
+    assert began["way_back"] == "tried again after 10 s, then less and less often"
+
+
+def test_an_outage_ends_for_the_run_when_the_only_worker_that_saw_it_died() -> None:
+    told: list[str] = []
+    news = SourceNews(Degradations(lambda kind, why, **data: told.append(kind)))
+    store = Store()
+    store.up = False
+    worker = tiers(store, clock=ManualClock(), synthesis=Zeros())
+    for index in range(4):
+        worker.fetch(index)
+    news.heard(0, worker.take_notes())
+    news.died(0)
+    assert told == ["degradation_began"] * 2 + ["degradation_ended"] * 2
+
+
+def test_the_share_of_synthetic_samples_is_alarmed_first_and_stops_a_run_when_it_lasts() -> None:
+    share = SyntheticShare()
+    share.met(99_000, synthetic=500)
+    assert not share.alarming
+    share.met(1_000, synthetic=1_000)
+    assert (share.alarming, share.too_much) == (True, False)
+    share.met(40_000, synthetic=40_000)
+    assert (share.alarming, share.too_much) == (True, True)
+    assert share.in_words().startswith("41,500 of 140,000 samples (29.643 %) are synthetic; alarms above 1.000 %")
+
+
+def test_a_short_outage_in_a_short_run_does_not_stop_it() -> None:
+    share = SyntheticShare()
+    share.met(10_000, synthetic=10_000)
+    assert not share.too_much
+    with pytest.raises(ConfigError, match="warn_bad_fraction"):
+        FillPolicy(share=POLICY.health)
