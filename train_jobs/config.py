@@ -14,11 +14,13 @@ from failsoft.training.checkpoints.cadence import Cadence
 from failsoft.training.checkpoints.retention import Best, Every, Last
 from failsoft.training.escalation import Poisoned
 from failsoft.training.letters.deadletters import LetterPolicy
+from failsoft.training.memory.rungs import MemoryPolicy
 from failsoft.training.snapshots.snapshot_place import SnapshotPlace
 from failsoft.training.spikes import SpikePolicy
 from failsoft.training.survival.fabric import FabricConfig
 from failsoft.training.survival.growth import ResizePolicy
 from failsoft.training.survival.notice import NoticePolicy
+from failsoft.training.survival.preflight import PreflightPolicy
 from failsoft.training.survival.room import WorkerRange
 from failsoft.training.survival.watch_policy import WatchPolicy
 
@@ -82,6 +84,10 @@ class JobConfig:
     """Also refuse a batch whose loss is far above what it usually is; None: only what is not finite."""
     letters: LetterPolicy = field(default_factory=LetterPolicy)
     """What dead letters keep of the batches that they are about."""
+    memory: MemoryPolicy = field(default_factory=MemoryPolicy)
+    """What is done, in which order, when memory runs out or grows short."""
+    preflight: PreflightPolicy | None = field(default_factory=PreflightPolicy)
+    """Look at each node before each attempt, and keep away from one that is not fit; None: never."""
     watch: WatchPolicy = field(default_factory=WatchPolicy)
     """How long a worker may stand still."""
     notice: NoticePolicy = field(default_factory=NoticePolicy)

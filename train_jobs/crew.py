@@ -8,7 +8,7 @@ resize takes the workers down without a word, so that all since the last checkpo
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from failsoft.health.clock import Clock
 from failsoft.health.ledger import Ledger
 from failsoft.training.survival.growth import RESIZE_ASKED, Growth, ResizePolicy
 from failsoft.training.survival.notice import drop_resize, withdraw_resize
+from failsoft.training.survival.preflight_record import read_record
 from failsoft.training.survival.room import (
     NodeRoom,
     WorkerNeed,
@@ -30,6 +31,8 @@ from failsoft.training.survival.room import (
 from train_jobs.driver import Driver
 
 _SETTLING_LOOK_S = 0.2
+_LOOK_AGAIN_S = 30.0
+"""How often a waiting run looks whether a node that was unfit still is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,27 @@ class CrewPlan:
 class _Hands:
     workers: int
     excluded: frozenset[str]
+
+
+class _Barred:
+    """Nodes that shall get no worker, while a run waits for some: one may have come, or been mended, meanwhile."""
+
+    def __init__(self, driver: Driver, clock: Clock) -> None:
+        self._driver = driver
+        self._clock = clock
+        self._seen: frozenset[str] = frozenset()
+        self._barred: frozenset[str] | None = None
+        self._asked_s = 0.0
+
+    def among(self, rooms: Iterable[NodeRoom]) -> frozenset[str]:
+        """Asked for anew when a node is there that was not, and now and then while one is barred."""
+        here, now_s = frozenset(room.node for room in rooms), self._clock.monotonic_s()
+        old = self._barred is not None and not here - self._seen
+        if self._barred is None or not old or (self._barred and now_s - self._asked_s >= _LOOK_AGAIN_S):
+            self._barred = self._driver.excluded()
+            self._asked_s = self._clock.monotonic_s()
+            self._seen |= here
+        return self._barred
 
 
 class Crew:
@@ -104,12 +128,12 @@ class Crew:
         Where the cluster does not say what it has, Ray itself shall find out.
         """
         since_s, said, limits = self._clock.monotonic_s(), "", self._plan.workers
-        barred = self._driver.excluded()
+        barred = _Barred(self._driver, self._clock)
         while not self._told():
             rooms = self._driver.rooms()
             if rooms is None:
-                return _Hands(workers=limits.most, excluded=barred)
-            excluded = barred | silent(rooms)
+                return _Hands(workers=limits.most, excluded=barred.among(()))
+            excluded = barred.among(rooms) | silent(rooms)
             chosen = limits.choose(fitting(rooms, self._plan.need, excluded))
             most = min(limits.most, fitting_when_idle(rooms, self._plan.need, excluded))
             settled = self._clock.monotonic_s() - since_s >= self._plan.resize.settle_s
@@ -128,7 +152,8 @@ class Crew:
 
     def _awaited(self, rooms: tuple[NodeRoom, ...], excluded: frozenset[str], said: str) -> str:
         missing = self._plan.workers.least - fitting(rooms, self._plan.need, excluded)
-        where = in_words(rooms, self._plan.need, excluded)
+        reasons = read_record(self._plan.folder).in_words(excluded & {room.node for room in rooms})
+        where = in_words(rooms, self._plan.need, excluded) + (f". {reasons}" if reasons else "")
         now = f"waits for {missing} worker{'s' if missing > 1 else ''}: {where}"
         if now != said:
             self._say(now)

@@ -23,6 +23,7 @@ from failsoft.health.faults import FaultPlan
 from failsoft.training.escalation import Poisoned
 from failsoft.training.snapshots.snapshot_place import SnapshotPlace
 from failsoft.training.survival.notice import Notice
+from failsoft.training.survival.preflight import PreflightPolicy
 from failsoft.training.survival.room import WorkerRange
 from train_jobs.config import JobConfig, Preset
 from train_jobs.entry import hearing, supervise_job
@@ -89,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--max-batches", type=int)
     parser.add_argument("--first-wait", type=float, default=10.0, metavar="SECONDS", help="first back-off; then x 3")
     parser.add_argument("--record-consumed", action="store_true", help="keep sample ids for: failsoft verify")
+    parser.add_argument("--no-preflight", action="store_true", help="look at no node before an attempt")
     parser.add_argument("--no-publish", action="store_true", help="train and evaluate only")
     return parser
 
@@ -111,6 +113,7 @@ def _config(given: argparse.Namespace) -> JobConfig:
         max_batches=given.max_batches,
         backoff=BackoffPolicy(first_s=given.first_wait, cap_s=max(90.0, given.first_wait)),
         record_consumed=given.record_consumed,
+        preflight=None if given.no_preflight else PreflightPolicy(),
         publish=not given.no_publish,
     )
 

@@ -20,6 +20,7 @@ from failsoft.training.checkpoints.checkpoint import newest_healthy, read_tensor
 from failsoft.training.checkpoints.driver_lock import sole_driver, sole_trainer
 from failsoft.training.letters.requeue import read_requeue
 from failsoft.training.progress import Phase, ProgressFile
+from failsoft.training.ray_preflight import preflight
 from failsoft.training.ray_room import rooms_here
 from failsoft.training.ray_train import RaySettings, run_attempt
 from failsoft.training.state import load_model_tensors
@@ -72,8 +73,9 @@ class HereDriver:
         self._prepared()
 
     def excluded(self) -> frozenset[str]:
-        """No node is known to be unfit."""
-        return frozenset()
+        """Nodes that a preflight finds unfit, now or lately; nobody when none is wanted."""
+        policy = self._config.preflight
+        return frozenset() if policy is None else preflight(self._settings(), policy=policy).excluded
 
     def rooms(self) -> tuple[NodeRoom, ...] | None:
         """As Ray and the nodes say."""
@@ -81,19 +83,20 @@ class HereDriver:
 
     def attempt(self, workers: int, excluded: frozenset[str]) -> str | None:
         """One attempt of Ray Train."""
+        settings = replace(self._settings(), workers=workers, excluded=excluded)
+        return run_attempt(build_loop, self._config, settings)
+
+    def _settings(self) -> RaySettings:
         config = self._config
-        settings = RaySettings(
+        return RaySettings(
             folder=self._home.run(config.run),
             ledger=self._home.ledger,
-            workers=workers,
             threads_per_worker=config.threads_per_worker,
             gpu=config.gpu,
-            excluded=excluded,
             fabric=config.fabric,
             watch=config.watch,
             notice=config.notice,
         )
-        return run_attempt(build_loop, config, settings)
 
     def finish(self) -> JobResult:
         """Evaluate and publish."""

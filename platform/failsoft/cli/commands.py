@@ -62,12 +62,16 @@ def train(
     record_consumed: Annotated[
         bool, typer.Option("--record-consumed", help="Keep the ids of all batches, for: failsoft verify.")
     ] = False,
+    preflight: Annotated[
+        bool, typer.Option("--preflight/--no-preflight", help="Look at each node before each attempt.")
+    ] = True,
     home: HomeOption = None,
 ) -> None:
     """Train intents and slots, print the quality as a table, gate and publish a release.
 
     On the Ray of $RAY_ADDRESS, else on a private one. Ctrl-C saves and leaves; the same command goes on.
     """
+    from failsoft.training.survival.preflight import PreflightPolicy
     from train_jobs.config import JobConfig, Preset
 
     config = JobConfig(
@@ -82,6 +86,7 @@ def train(
         snapshot_place=snapshot_place,
         poisoned=poisoned,
         record_consumed=record_consumed,
+        preflight=PreflightPolicy() if preflight else None,
     )
     _show_result(_trained(config))
 

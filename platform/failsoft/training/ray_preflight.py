@@ -48,14 +48,6 @@ class Cleared:
     """Of each of them that is still there, by the name that people know it by."""
     took_s: float = 0.0
 
-    @property
-    def in_words(self) -> str:
-        """Who is excluded, why, and what to do; "" when nobody is."""
-        if not self.why:
-            return ""
-        said = "; ".join(f"{name}: {why}" for name, why in sorted(self.why.items()))
-        return f"excluded by the preflight: {said}. Mend or replace them; they are looked at again before each attempt"
-
 
 def preflight(
     settings: RaySettings, *, policy: PreflightPolicy | None = None, faults: Sequence[NodeFault] = ()

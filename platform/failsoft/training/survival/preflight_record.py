@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -71,6 +71,11 @@ class Record:
     def excluded(self) -> frozenset[str]:
         """Ids of the nodes to keep away from."""
         return frozenset(node for node, known in self.nodes.items() if known.standing is not Standing.FIT)
+
+    def in_words(self, nodes: Iterable[str]) -> str:
+        """Of these nodes those that are excluded, why, and what to do about it; "" when none is."""
+        reasons = [f"{self.of(node).host}: {self.of(node).why}" for node in sorted(self.excluded & set(nodes))]
+        return f"Unfit by preflight: {'; '.join(reasons)}. Mend or replace; each is looked at again" if reasons else ""
 
     def of(self, node: str) -> NodeHistory:
         """What is known of a node; that of a fit one when nothing is."""
