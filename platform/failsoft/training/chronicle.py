@@ -116,7 +116,8 @@ class Chronicle:
             last_seen_s=PositionMark(self._desk.folder).last_set_s(),
         )
         if restored is not None:
-            self.tell("restored", "newest whole and healthy", checkpoint=restored.name, repeated_batches=repeated)
+            data = {"checkpoint": restored.name, "source": restored.source, "repeated_batches": repeated}
+            self.tell("restored", "newest whole and healthy", **data)
         self._put_down(lambda: self._file.write(self._look()))
 
     @contextmanager
@@ -219,6 +220,8 @@ class Chronicle:
 
     def snapshot(self, snapshots: RamSnapshots, *, ill: str | None) -> None:
         """A snapshot was taken, or not, because the tensor of this name is ill; said when it takes other memory now."""
+        if self._consumed is not None and ill is None:
+            self._consumed.kept(self._state.position)
         if not self._leads:
             return
         if ill is not None:

@@ -13,6 +13,7 @@ from failsoft.training.loop_plan import Task
 from failsoft.training.ranks import Ranks
 from failsoft.training.state import TrainingState
 from failsoft.training.stop_report import REPORT_TEXT, StopReport, report_of
+from failsoft.training.succession import Succession
 
 
 @dataclass(kw_only=True)
@@ -26,6 +27,7 @@ class Endings:
     chronicle: Chronicle
     desk: Desk
     ranks: Ranks
+    succession: Succession
 
     def stuck(self, why: str) -> TrainingError:
         """Every remedy was tried."""
@@ -42,6 +44,7 @@ class Endings:
             f"{tensor} is not finite before the first step, so there is no state to go back to or to publish; start "
             "from finite weights, and write a mask as a large negative number instead of an infinite one"
         )
+        self.succession.leave_nothing()
         return self.stopped(NoSnapshotError(said))
 
     def stopped(self, error: TrainingError) -> TrainingError:
@@ -57,6 +60,7 @@ class Endings:
             f"{self.desk.folder / REPORT_TEXT} and: failsoft dlq ls. When the data is mended, start a new run (this "
             "one would go on from its last checkpoint, with the same data)"
         )
+        self.succession.leave_nothing()
         self.chronicle.reported(lambda: replace(report, diagnosis=diagnosis).write(self.desk.folder))
         return self.stopped(kind(diagnosis))
 

@@ -2,71 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 
 from failsoft.errors import TrainingError
-from failsoft.training.batch_work import BatchWork
-from failsoft.training.batches import GlobalBatches
-from failsoft.training.breaker import Advice, Breaker, RunState
-from failsoft.training.callbacks import Callbacks, Listener, Moment
-from failsoft.training.checkpoints.checkpoint import Checkpoints, identity_digest
-from failsoft.training.chronicle import Chronicle, Desk
+from failsoft.training.breaker import Advice, RunState
+from failsoft.training.callbacks import Moment
+from failsoft.training.checkpoints.checkpoint import identity_digest
 from failsoft.training.course import Course
-from failsoft.training.degradation import Degradations
-from failsoft.training.endings import Endings
 from failsoft.training.escalation import Poisoned
-from failsoft.training.guard import StepGuard, StepOutcome
-from failsoft.training.letters.letter_office import LetterOffice
-from failsoft.training.loop_plan import LoopPlan, Task, Validation
-from failsoft.training.lower_rate import LowerRate
-from failsoft.training.memory.net import MemoryNet
-from failsoft.training.recovery import Recovery
-from failsoft.training.samples import SampleCount
-from failsoft.training.saving import Due, Saving
-from failsoft.training.snapshots.snapshot import RamSnapshots
-from failsoft.training.state import TrainingState
+from failsoft.training.guard import Refusal, StepOutcome
+from failsoft.training.loop_parts import LoopParts
+from failsoft.training.loop_plan import LoopPlan, Task
+from failsoft.training.saving import Due
 from failsoft.training.survival.leaving import save_and_leave
 from failsoft.training.survival.watch_policy import WatchPhase
-from failsoft.training.survival.watchdog import NoWatch, Watch
 
 __all__ = ["LoopPlan", "Poisoned", "Task", "TrainLoop"]
 
 
 @dataclass(kw_only=True)
-class TrainLoop:
-    """One rank of one run. The parts belong together: guard, snapshots and checkpoints work on ``state``."""
-
-    state: TrainingState
-    task: Task
-    batches: GlobalBatches
-    plan: LoopPlan
-    guard: StepGuard
-    breaker: Breaker
-    checkpoints: Checkpoints
-    desk: Desk
-    watch: Watch = field(default_factory=NoWatch)
-    told: Callable[[], str | None] = lambda: None  # why all ranks shall leave now, the same on all
-    validation: Validation | None = None
-    listeners: Sequence[Listener] = ()  # loggers and the like, which may fail; rank 0 calls them
-
-    def __post_init__(self) -> None:
-        """Nothing is opened or read yet."""
-        self._ranks = self.guard.ranks
-        self.state.guard = self.guard if self.state.guard is None else self.state.guard
-        self.state.ema = self.guard.ema if self.state.ema is None else self.state.ema
-        self._snapshots = RamSnapshots(self.state, ranks=self._ranks, policy=self.plan.snapshots)
-        self._chronicle = Chronicle(self.desk, self.state, self.breaker, self._letters())
-        self.breaker.on_move = self._chronicle.moved
-        self._course = Course(batches=self.batches, planned=self.plan.total_batches)
-        self._samples = SampleCount(self.task, self._ranks)
-        self.degradations = Degradations(self._chronicle.tell)
-        self._rate = LowerRate(self.guard.relief, self.degradations)
-        self.net = self._net()
-        self.state.memory = self.net.ladder
-        self._callbacks = Callbacks(self.listeners, self._chronicle.tell, self.desk.clock)
+class TrainLoop(LoopParts):
+    """One rank of one run."""
 
     def run(self) -> None:
         """Train to the end, from the newest checkpoint if there is one. All ranks call it together.
@@ -78,7 +35,7 @@ class TrainLoop:
             IncompatibleArtifactError: the checkpoint on disk is of another run or model.
             PreemptedError: all ranks were told to leave; what they had is saved.
         """
-        with closing(self.checkpoints):
+        with closing(self.checkpoints), closing(self._succession):
             self._begin()
             with self._chronicle.marking():
                 while not self._finished():
@@ -98,6 +55,9 @@ class TrainLoop:
             self._chronicle.passed_over(position)
             return
         outcome = self._work.step(self._course)
+        if outcome.refusal is Refusal.NO_SAMPLE:
+            self._without_samples(outcome)
+            return
         advice, why = self.breaker.record(applied=outcome.applied, position=position)
         if outcome.applied:
             self._applied(outcome)
@@ -105,9 +65,15 @@ class TrainLoop:
             self._chronicle.refused(outcome)
         self._follow(advice, why)
 
+    def _without_samples(self, outcome: StepOutcome) -> None:
+        """Says nothing against the state, so nothing leads back; counted at once, since no update may come for long."""
+        self.breaker.passed_over(outcome.position)
+        self._chronicle.refused(outcome)
+        self._count_samples()
+
     def _begin(self) -> None:
         self._chronicle.arrived()
-        restored = self.checkpoints.restore(self.state, seed=self.plan.seed)
+        restored = self._succession.take_over()
         planned, folder = self.plan.total_batches, self.desk.folder
         self._course = Course.of(self.batches, planned, run_folder=folder, ranks=self._ranks)
         digest = identity_digest(self.checkpoints.identity)
@@ -166,6 +132,9 @@ class TrainLoop:
     def _count_samples(self) -> None:
         """Before a snapshot or checkpoint, so that each holds the whole count; the same on all ranks."""
         advice, why = self.breaker.saw(**self._samples.settled())
+        self._samples.tell(self.degradations)
+        if advice is Advice.GO_ON:
+            advice, why = self._samples.advice()
         if advice is not Advice.GO_ON:
             raise self._endings.dropped_too_much(advice, why)
 
@@ -174,7 +143,10 @@ class TrainLoop:
         if why is not None:
             self._count_samples()
             with self.watch.during(WatchPhase.CHECKPOINT):
-                raise save_and_leave(why, self.state, self.checkpoints, self._saving.metrics(), self._chronicle)
+                error = save_and_leave(why, self.state, self.checkpoints, self._saving.metrics(), self._chronicle)
+            if self.checkpoints.position == self.state.position:
+                self._succession.leave_nothing()
+            raise error
 
     def _finished(self) -> bool:
         """Whether the final state is published; False when there is more to do."""
@@ -189,77 +161,4 @@ class TrainLoop:
     def _end(self) -> None:
         self.breaker.life.move(RunState.FINISHED, why=f"all {self._course.total} batches are consumed")
         self._chronicle.finished()
-
-    def _way_back(self) -> Recovery:
-        return Recovery(
-            state=self.state,
-            guard=self.guard,
-            breaker=self.breaker,
-            snapshots=self._snapshots,
-            checkpoints=self.checkpoints,
-            chronicle=self._chronicle,
-            poisoned=self.plan.poisoned,
-            seed=self.plan.seed,
-        )
-
-    def _letters(self) -> LetterOffice:
-        return LetterOffice(
-            run_folder=self.desk.folder,
-            clock=self.desk.clock,
-            model=self.state.model,
-            ranks=self._ranks,
-            task=self.task,
-            guard=self.guard,
-            policy=self.desk.letters,
-            config_digest=identity_digest(self.checkpoints.identity),
-            seed=self.plan.seed,
-        )
-
-    def _net(self) -> MemoryNet:
-        return MemoryNet(
-            guard=self.guard,
-            policy=self.plan.memory,
-            task=self.task,
-            global_batch=self.batches.global_batch,
-            degradations=self.degradations,
-            run_folder=self.desk.folder,
-            clock=self.desk.clock,
-        )
-
-    @cached_property
-    def _work(self) -> BatchWork:
-        return BatchWork(
-            state=self.state,
-            task=self.task,
-            net=self.net,
-            chronicle=self._chronicle,
-            samples=self._samples,
-            desk=self.desk,
-            ranks=self._ranks,
-        )
-
-    @cached_property
-    def _saving(self) -> Saving:
-        return Saving(
-            state=self.state,
-            plan=self.plan,
-            batches=self.batches,
-            snapshots=self._snapshots,
-            checkpoints=self.checkpoints,
-            chronicle=self._chronicle,
-            ranks=self._ranks,
-            clock=self.desk.clock,
-            watch=self.watch,
-        )
-
-    @cached_property
-    def _endings(self) -> Endings:
-        return Endings(
-            state=self.state,
-            task=self.task,
-            batches=self.batches,
-            breaker=self.breaker,
-            chronicle=self._chronicle,
-            desk=self.desk,
-            ranks=self._ranks,
-        )
+        self._succession.leave_nothing()

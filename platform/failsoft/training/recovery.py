@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from failsoft.training.breaker import Breaker, RunState
 from failsoft.training.checkpoints.checkpoint import Checkpoints
-from failsoft.training.checkpoints.inspection import position_of
 from failsoft.training.chronicle import Chronicle, WayBack
 from failsoft.training.course import Course
 from failsoft.training.escalation import Poisoned, Remedy
@@ -106,16 +105,15 @@ class Recovery:
             scaler.load_state_dict(scaler.state_dict() | {"scale": scale, "_growth_tracker": 0})
 
     def _withdraw(self, *, after: int) -> None:
-        """Checkpoints of the undone stretch go before anything says that it is undone.
+        """Checkpoints of the undone stretch go before anything says that it is undone, and snapshots that outlive this.
 
         A run that is killed afterwards would go on from the newest, with updates in its weights that letters call dead;
         and where positions are met again, the old ones must not stand for the new ones of the same names.
         """
+        self.snapshots.room.withdraw(after=after)
         if self.guard.ranks.rank == 0:
-            for artifact in self.checkpoints.store.listing():
-                if position_of(artifact.manifest) > after:
-                    self.checkpoints.store.remove(artifact.name)
-                    self.chronicle.withdrew(artifact.name)
+            for name in self.checkpoints.withdraw(after=after):
+                self.chronicle.withdrew(name)
         self.guard.ranks.gather("what was undone is withdrawn")
 
     def _save(self, *, judged: bool) -> None:

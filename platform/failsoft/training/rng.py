@@ -15,35 +15,21 @@ RngState = dict[str, Any]
 
 def capture_rng() -> RngState:
     """State of torch (CPU and each CUDA device), numpy's legacy global generator and ``random``."""
-    version, words, gauss = random.getstate()
-    kind, keys, place, has_gauss, cached = np.random.get_state(legacy=True)  # noqa: NPY002 -- foreign code may draw from it
-    cuda = [_encode(state) for state in torch.cuda.get_rng_state_all()] if torch.cuda.is_available() else []
-    return {
-        "torch": _encode(torch.get_rng_state()),
-        "cuda": cuda,
-        "numpy": [str(kind), np.asarray(keys).tolist(), int(place), int(has_gauss), float(cached)],
-        "python": [version, list(words), gauss],
-    }
+    return HeldRng.take().as_json()
 
 
 def restore_rng(state: RngState) -> None:
     """Set all generators as :func:`capture_rng` saw them. CUDA devices are set as far as both sides have them."""
-    torch.set_rng_state(_decode(state["torch"]))
-    for device, text in enumerate(state["cuda"][: torch.cuda.device_count()]):
-        torch.cuda.set_rng_state(_decode(text), device)
-    kind, keys, place, has_gauss, cached = state["numpy"]
-    np.random.set_state((kind, np.array(keys, dtype=np.uint32), place, has_gauss, cached))  # noqa: NPY002 -- as above
-    version, words, gauss = state["python"]
-    random.setstate((version, tuple(words), gauss))
+    HeldRng.from_json(state).restore()
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldRng:
-    """The same generators as :func:`capture_rng` knows, for this process only: several times quicker to take."""
+    """The same generators as :func:`capture_rng` knows: several times quicker to take, as JSON when there is time."""
 
     cpu: torch.Tensor
     cuda: list[torch.Tensor]
-    numpy: dict[str, Any] | tuple[Any, ...]
+    numpy: tuple[Any, ...]
     python: tuple[Any, ...]
 
     @classmethod
@@ -52,17 +38,40 @@ class HeldRng:
         return cls(
             cpu=torch.get_rng_state(),
             cuda=torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-            numpy=np.random.get_state(legacy=True),  # noqa: NPY002 -- as above
+            numpy=tuple(np.random.get_state(legacy=True)),  # noqa: NPY002 -- foreign code may draw from it
             python=random.getstate(),
         )
 
     def restore(self) -> None:
         """Set all generators as they were."""
         torch.set_rng_state(self.cpu)
-        for device, state in enumerate(self.cuda):
+        for device, state in enumerate(self.cuda[: torch.cuda.device_count()]):
             torch.cuda.set_rng_state(state, device)
         np.random.set_state(self.numpy)  # noqa: NPY002 -- as above
         random.setstate(self.python)
+
+    def as_json(self) -> RngState:
+        """Small JSON; reads nothing but what was taken."""
+        kind, keys, place, has_gauss, cached = self.numpy
+        version, words, gauss = self.python
+        return {
+            "torch": _encode(self.cpu),
+            "cuda": [_encode(state) for state in self.cuda],
+            "numpy": [str(kind), np.asarray(keys).tolist(), int(place), int(has_gauss), float(cached)],
+            "python": [version, list(words), gauss],
+        }
+
+    @classmethod
+    def from_json(cls, state: RngState) -> HeldRng:
+        """What :meth:`as_json` gave."""
+        kind, keys, place, has_gauss, cached = state["numpy"]
+        version, words, gauss = state["python"]
+        return cls(
+            cpu=_decode(state["torch"]),
+            cuda=[_decode(text) for text in state["cuda"]],
+            numpy=(kind, np.array(keys, dtype=np.uint32), place, has_gauss, cached),
+            python=(version, tuple(words), gauss),
+        )
 
 
 def seed_all(seed: int, *, rank: int, position: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from failsoft.errors import ArtifactError
 from failsoft.health.clock import Clock
@@ -14,6 +15,7 @@ from failsoft.training.loop_plan import LoopPlan
 from failsoft.training.ranks import Ranks, any_rank
 from failsoft.training.snapshots.snapshot import RamSnapshots
 from failsoft.training.state import TrainingState
+from failsoft.training.succession import SAVED, Succession
 from failsoft.training.survival.watch_policy import WatchPhase
 from failsoft.training.survival.watchdog import Watch
 
@@ -40,6 +42,7 @@ class Saving:
     ranks: Ranks
     clock: Clock
     watch: Watch
+    succession: Succession
     ill: str | None = field(default=None, init=False)
     """Name of the tensor that kept the last snapshot from being taken; the run goes back for it."""
 
@@ -55,9 +58,21 @@ class Saving:
         self._epoch = 0
 
     def begin(self) -> str | None:
-        """The state is the one to go on from; what :meth:`snapshot` says of it."""
+        """The state is the one to go on from; what :meth:`snapshot` says of it.
+
+        A snapshot that a killed worker left is of a moment between two checkpoints: the count goes on as it was, and
+        where a checkpoint was due at that very moment, it is taken now.
+        """
         self._count_from_here()
-        return self.snapshot()
+        self.succession.lay_beside(self._beside)
+        inherited = self.succession.inherited
+        if not inherited:
+            return self.snapshot()
+        self._checkpoint_step = min(int(inherited["checkpoint_step"]), self.state.step)  # it may have gone back since
+        self._epoch = int(inherited["epoch"])
+        self._checkpoint_s -= float(inherited["checkpoint_age_s"])
+        self.keep(Due.CHECKPOINT if self._checkpoint_due(meeting=False) else Due.SNAPSHOT)
+        return self.ill
 
     def due(self) -> Due:
         """What is due after an applied step; by time only where the ranks meet, and then rank 0's clock counts."""
@@ -75,6 +90,7 @@ class Saving:
         """Returns the name of the ill tensor that kept it from being taken."""
         self.ill = self.snapshots.take()
         self.chronicle.snapshot(self.snapshots, ill=self.ill)
+        self.succession.look()
         self._snapshot_step = self.state.step
         return self.ill
 
@@ -97,12 +113,14 @@ class Saving:
         """
         with self.watch.during(WatchPhase.CHECKPOINT):
             self.checkpoints.settle()
-        if self.checkpoints.position == self.state.position:
-            return True
+            if self.checkpoints.position == self.state.position:
+                self.checkpoints.finish()
+                return True
         if self.snapshot() is not None:
             return False
         with self.watch.during(WatchPhase.CHECKPOINT), self.chronicle.handing_over():
             if any(self.checkpoints.publish(self.state, self.metrics()) for _ in range(2)):
+                self.checkpoints.finish()
                 return True
         raise ArtifactError(
             f"the final state of the run could not be written to {self.checkpoints.store.root}; make room on "
@@ -127,6 +145,15 @@ class Saving:
     def _epoch_here(self) -> int:
         """Counted, so that an epoch whose last batch was refused still ends: at the next update."""
         return self.state.position // self.batches.batches_per_epoch
+
+    def _beside(self) -> dict[str, Any]:
+        """Beside a snapshot that may outlive this worker: where the count of checkpoints stands."""
+        return {
+            SAVED: -1 if self.checkpoints.position is None else self.checkpoints.position,
+            "checkpoint_step": self._checkpoint_step,
+            "checkpoint_age_s": self.clock.monotonic_s() - self._checkpoint_s,
+            "epoch": self._epoch,
+        }
 
     def _count_from_here(self) -> None:
         self._checkpoint_step, self._checkpoint_s = self.state.step, self.clock.monotonic_s()

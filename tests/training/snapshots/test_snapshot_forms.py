@@ -222,7 +222,7 @@ def test_a_buffer_that_the_system_does_not_give_leaves_the_old_snapshot(monkeypa
     snapshots.take()
     step(state)
 
-    def no_memory(_slices: object) -> None:
+    def no_memory(_slices: object, **_buffer: object) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
     with monkeypatch.context() as patch:

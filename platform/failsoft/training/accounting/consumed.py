@@ -106,6 +106,10 @@ class ConsumedRecord:
             self._guarded(position, lambda: os.fsync(self._handle))
         self._mark(position, {"saved": position})
 
+    def kept(self, position: int) -> None:
+        """The state at ``position`` was kept in memory, which may outlive the worker: a restart may begin there."""
+        self._mark(position, {"saved": position})
+
     def rolled_back(self, *, at: int, to: int) -> None:
         """Updates of batches from position ``to`` on are undone; the run stood at ``at``."""
         self._mark(to, {"rolled_back_to": to, "at": at})

@@ -29,11 +29,11 @@ from failsoft.training.finite import (
     squared,
     squares_finite,
 )
+from failsoft.training.snapshots.room import MakeBuffer, own_buffer
 from failsoft.training.snapshots.snapshot_layout import Slice, Slot, pinned, placed, taken_bytes
 
 _ALONE_BYTES = 128 * 1024
 """Slices from this size on are copied and checked chunk by chunk; smaller ones are copied whole, checked together."""
-_LINE_BYTES = 64
 
 
 @dataclass(kw_only=True)
@@ -68,15 +68,16 @@ class Arena:
 
     Args:
         slices: what it holds, in order.
+        buffer: makes its memory; see :class:`failsoft.training.snapshots.room.Room`.
 
     Raises:
-        RuntimeError, MemoryError: torch found no memory for it.
+        RuntimeError, MemoryError: there is no memory for it.
     """
 
-    def __init__(self, slices: Sequence[Slice]) -> None:
+    def __init__(self, slices: Sequence[Slice], *, buffer: MakeBuffer = own_buffer) -> None:
         self.slots, total = placed(slices)
         self.pinned = pinned(slices)
-        self._memory = _zeroes(total, pinned=self.pinned)  # so that the gaps between slices count as healthy
+        self._memory = buffer(total, pinned=self.pinned)  # zeroes, so that the gaps between slices count as healthy
         self._raw = raw_bytes(self._memory)
         here = [slot for slot in self.slots if slot.slice.part.device.type == "cpu"]
         self._away = [slot for slot in self.slots if slot.slice.part.device.type != "cpu"]
@@ -87,6 +88,11 @@ class Arena:
     def taken_bytes(self) -> int:
         """RAM taken."""
         return taken_bytes(self._memory.nbytes, pinned=self.pinned)
+
+    @property
+    def address(self) -> int:
+        """Of its memory, to tell arenas apart."""
+        return self._memory.data_ptr()
 
     def numbers(self, slot: Slot) -> Tensor:
         """The kept numbers of a slot, one-dimensional; a view."""
@@ -185,15 +191,6 @@ def _copy_rows(long: _Long, source: NDArray[Any]) -> bool:
 
 def _is_small(slot: Slot) -> bool:
     return slot.slice.nbytes < _ALONE_BYTES and slot.slice.whole
-
-
-def _zeroes(size_bytes: int, *, pinned: bool) -> Tensor:
-    """Touched memory. What is not pinned comes from numpy, which asks for huge pages: copies into it miss less."""
-    if pinned:
-        return torch.zeros(size_bytes, dtype=torch.uint8, pin_memory=True)
-    memory = np.full(size_bytes + _LINE_BYTES, 0, dtype=np.uint8)
-    start = -memory.ctypes.data % _LINE_BYTES
-    return torch.from_numpy(memory[start : start + size_bytes])
 
 
 def finite_slices(slices: Sequence[Slice], tensors: Mapping[str, Tensor]) -> bool:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from torch import Tensor
 
@@ -21,7 +22,8 @@ from failsoft.training.finite import first_ill
 from failsoft.training.ranks import Ranks, SoloRank, any_rank
 from failsoft.training.rng import HeldRng
 from failsoft.training.snapshots.arena import Arena, finite_slices
-from failsoft.training.snapshots.host_memory import available_ram_bytes
+from failsoft.training.snapshots.host_memory import available_ram_bytes, host_folder
+from failsoft.training.snapshots.room import OwnRoom, Room
 from failsoft.training.snapshots.snapshot_layout import Division, divide, parts_of
 from failsoft.training.snapshots.snapshot_memory import (
     BUFFERS,
@@ -44,11 +46,20 @@ class SnapshotPolicy:
     where: SnapshotPlace = SnapshotPlace.EACH_RANK
     max_ram_fraction: float = 0.9
     """Refuse to take more than this fraction of the RAM that is available, over all ranks of a machine."""
+    host_folder: Path | None = field(default_factory=host_folder)
+    """A file system in memory, where snapshots outlive a worker that is killed; None keeps them in the worker.
+
+    ``$FAILSOFT_HOST_MEMORY`` names another one than ``/dev/shm``, or says ``off``.
+    """
+    max_host_fraction: float = 0.5
+    """Of what is left there, for one buffer: others live there, too (Ray's objects, the loaders of torch)."""
 
     def __post_init__(self) -> None:
         """Refuse what no machine could give."""
         if not 0.0 < self.max_ram_fraction <= 1.0:
             raise ConfigError(f"max_ram_fraction is {self.max_ram_fraction}; use a fraction above 0, up to 1")
+        if not 0.0 < self.max_host_fraction <= 1.0:
+            raise ConfigError(f"max_host_fraction is {self.max_host_fraction}; use a fraction above 0, up to 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +104,8 @@ class RamSnapshots:
         self._ranks: Ranks = ranks or SoloRank()
         self._policy = policy or SnapshotPolicy()
         self._available_bytes = available_bytes
+        self.room: Room = OwnRoom()
+        """Where the buffers lie; to be set before the first snapshot."""
         self._newest: Held | None = None
         self._spare: Arena | None = None
         self._form: _Form | None = None
@@ -139,6 +152,7 @@ class RamSnapshots:
             ConfigError: on all ranks, when one can't take part: too little RAM, or tensors that can't be kept. The old
                 snapshot stands.
         """
+        self.room.settle()
         flat, note = self._prepared()
         refused = objection(self._told(note), max_ram_fraction=self._policy.max_ram_fraction)
         if flat is None or self._form is None or refused is not None:
@@ -192,10 +206,17 @@ class RamSnapshots:
         except ConfigError as error:
             return None, RankNote(rank=rank, host=host, digest="", problem=str(error))
         if form is not self._form:
-            self._form, self._spare = form, None  # a buffer of another form is of no use, and its room is needed
+            self._drop_spare()  # a buffer of another form is of no use, and its room is needed
+            self._form = form
         needed = max(0, form.most_bytes - self.held_bytes)
+        needed = max(0, needed - self.room.spare_bytes()) if needed else 0
         available = self._available_bytes() if needed else None
         return flat, RankNote(rank=rank, host=host, digest=form.digest, needed_bytes=needed, available_bytes=available)
+
+    def _drop_spare(self) -> None:
+        if self._spare is not None:
+            self.room.free(self._spare)
+        self._spare = None
 
     def _form_of(self, tensors: Mapping[str, Tensor]) -> _Form:
         """The last form, unless the state took on another one (moments appear in the first step)."""
@@ -215,10 +236,11 @@ class RamSnapshots:
         """Fill the spare buffer. Returns why that failed, and the name of an ill tensor; two None when all is well."""
         rank = self._ranks.rank
         try:
-            self._spare = self._spare or Arena(form.division.kept_by(rank))
+            self._spare = self._spare or Arena(form.division.kept_by(rank), buffer=self.room.buffer)
         except (RuntimeError, MemoryError) as error:  # both are torch's words for "no memory"
             size = in_gb(form.most_bytes / BUFFERS)
             return f"no memory for a snapshot's buffer of {size} ({error}); give it more, or share by RANK_ZERO", None
+        self.room.filling(self._spare)
         healthy = self._spare.fill(tensors) and finite_slices(form.division.watched_by(rank), tensors)
         return None, None if healthy else first_ill(tensors) or "a copy of a healthy tensor"
 
@@ -238,6 +260,7 @@ class RamSnapshots:
                 arena=arena, division=form.division, digest=form.digest, scalars=flat.scalars, rng=HeldRng.take()
             )
             self._spare = old.arena if old is not None and old.division is form.division else None
+            self.room.whole(self._newest, in_use=self._arenas())
 
     def _live(self, held: Held | None) -> tuple[dict[str, Tensor], str]:
         """The live tensors, and why the snapshot can't go into them."""

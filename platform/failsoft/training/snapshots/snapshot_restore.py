@@ -59,7 +59,9 @@ def misfit(parts: Sequence[Part], live: Mapping[str, Tensor], optimizer: Optimiz
 
 
 @torch.no_grad()
-def put_back(held: Held, live: Mapping[str, Tensor], state: TrainingState, ranks: Ranks) -> None:
+def put_back(
+    held: Held, live: Mapping[str, Tensor], state: TrainingState, ranks: Ranks, *, with_counts: bool = False
+) -> None:
     """Everything back as it was: all ranks together, after they agreed that each has the same snapshot and can.
 
     Args:
@@ -67,10 +69,11 @@ def put_back(held: Held, live: Mapping[str, Tensor], state: TrainingState, ranks
         live: tensors of the state now.
         state: its parts are changed.
         ranks: those that hold the shares.
+        with_counts: also the counts of breaker and guard, as a restart does; a rollback keeps the live ones.
     """
     targets = {part.name: _target(part, live.get(part.name)) for part in held.division.parts}
     given = {name: tensor for name, tensor in targets.items() if not name.startswith(_OPTIMIZER) or tensor.ndim == 0}
-    unflatten(FlatState(tensors=given, scalars=copy.deepcopy(held.scalars)), state, with_breaker=False)
+    unflatten(FlatState(tensors=given, scalars=copy.deepcopy(held.scalars)), state, with_breaker=with_counts)
     _fill(held, targets, ranks)
     _hand_over(targets, state.optimizer)
     held.rng.restore()
