@@ -34,14 +34,15 @@ def build_loop(config: JobConfig, ranks: Ranks, deliver: Deliver) -> TrainLoop:
     state = _state(config, workload, device, breaker)
     desk = _desk(config)
     store = Home.find(config.home).checkpoints(config.run, SystemClock())
+    shared = _shared(state, ranks)
     return TrainLoop(
         state=state,
-        task=IntentNerTask(_shared(state, ranks), workload, device),
+        task=IntentNerTask(shared, workload, device),
         batches=GlobalBatches(
             num_samples=len(workload.train), global_batch=workload.recipe.batch_size, seed=config.seed
         ),
         plan=_plan(config, workload),
-        guard=_guard(state, workload, ranks, config.loss_spikes),
+        guard=_guard(shared, state, workload, ranks, config.loss_spikes),
         breaker=breaker,
         checkpoints=Checkpoints(
             store=store,
@@ -73,7 +74,9 @@ def _shared(state: TrainingState, ranks: Ranks) -> torch.nn.Module:
     return DistributedDataParallel(state.model) if ranks.world > 1 else state.model
 
 
-def _guard(state: TrainingState, workload: Workload, ranks: Ranks, spikes: SpikePolicy | None) -> StepGuard:
+def _guard(
+    shared: torch.nn.Module, state: TrainingState, workload: Workload, ranks: Ranks, spikes: SpikePolicy | None
+) -> StepGuard:
     device = next(state.model.parameters()).device
     policy = GuardPolicy(
         max_grad_norm=workload.recipe.max_grad_norm,
@@ -81,7 +84,7 @@ def _guard(state: TrainingState, workload: Workload, ranks: Ranks, spikes: Spike
         loss_spikes=spikes,
     )
     return StepGuard(
-        model=state.model,
+        model=shared,  # in its wrapper, so that ranks can work in smaller pieces when memory is short
         optimizer=state.optimizer,
         scheduler=state.scheduler,
         scaler=state.scaler,
@@ -95,12 +98,18 @@ def _plan(config: JobConfig, workload: Workload) -> LoopPlan:
         total_batches=workload.total_batches,
         seed=config.seed,
         snapshot_every_steps=config.snapshot_every_steps,
-        snapshots=SnapshotPolicy(where=config.snapshot_place),
+        snapshots=_snapshots(config),
+        memory=config.memory,
         poisoned=config.poisoned,
         checkpoint_every_steps=config.checkpoint_every_steps,
         checkpoint_every_s=config.checkpoint_every_s,
         checkpoint_at_epoch_end=config.checkpoint_at_epoch_end,
     )
+
+
+def _snapshots(config: JobConfig) -> SnapshotPolicy:
+    policy = SnapshotPolicy(where=config.snapshot_place)
+    return policy if config.snapshots_outlive else replace(policy, host_folder=None)
 
 
 def _desk(config: JobConfig) -> Desk:

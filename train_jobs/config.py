@@ -15,6 +15,7 @@ from failsoft.training.checkpoints.retention import Best, Every, Last
 from failsoft.training.escalation import Poisoned
 from failsoft.training.letters.deadletters import LetterPolicy
 from failsoft.training.memory.rungs import MemoryPolicy
+from failsoft.training.pace.policy import PacePolicy, RemedyPolicy
 from failsoft.training.snapshots.snapshot_place import SnapshotPlace
 from failsoft.training.spikes import SpikePolicy
 from failsoft.training.survival.fabric import FabricConfig
@@ -23,6 +24,7 @@ from failsoft.training.survival.notice import NoticePolicy
 from failsoft.training.survival.preflight import PreflightPolicy
 from failsoft.training.survival.room import WorkerRange
 from failsoft.training.survival.watch_policy import WatchPolicy
+from failsoft.training.validation_plan import ValidationPlan
 
 
 class Preset(StrEnum):
@@ -60,6 +62,8 @@ class JobConfig:
     snapshot_every_steps: int = 100
     snapshot_place: SnapshotPlace = SnapshotPlace.EACH_RANK
     """Which worker's RAM holds a snapshot: each one's all of it, rank 0's, or equal shares."""
+    snapshots_outlive: bool = True
+    """Keep snapshots where they outlive a worker that is killed: in memory of its host (``/dev/shm``)."""
     poisoned: Poisoned = Poisoned.SKIP
     """What becomes of the batches that a rollback undid: passed over with dead letters, or met again."""
     checkpoint_every_steps: int = 2000
@@ -69,7 +73,7 @@ class JobConfig:
     keep_last: int = 3
     """Newest checkpoints that stay."""
     keep_best: int = 1
-    """Checkpoints of the lowest loss that also stay."""
+    """Checkpoints of the lowest loss that also stay: of validation, where that is looked at."""
     keep_every_hours: float | None = None
     """One for each so many hours stays for good."""
     max_batches: int | None = None
@@ -88,6 +92,13 @@ class JobConfig:
     """What is done, in which order, when memory runs out or grows short."""
     preflight: PreflightPolicy | None = field(default_factory=PreflightPolicy)
     """Look at each node before each attempt, and keep away from one that is not fit; None: never."""
+    validate_every_steps: int | None = None
+    """Look at the validation split after so many applied steps; None: not by steps."""
+    validate_at_epoch_end: bool = False
+    pace: PacePolicy | None = field(default_factory=PacePolicy)
+    """How slow workers are found and named; None: nobody looks."""
+    pace_remedy: RemedyPolicy | None = None
+    """How others take over part of a slow worker's samples; None: it is only named."""
     watch: WatchPolicy = field(default_factory=WatchPolicy)
     """How long a worker may stand still."""
     notice: NoticePolicy = field(default_factory=NoticePolicy)
@@ -103,9 +114,15 @@ class JobConfig:
         """What Ray is asked for each worker."""
         return {"CPU": float(self.threads_per_worker)} | ({"GPU": 1.0} if self.gpu else {})
 
+    @property
+    def validation(self) -> ValidationPlan:
+        """How often the model is looked at."""
+        return ValidationPlan(every_steps=self.validate_every_steps, at_epoch_end=self.validate_at_epoch_end)
+
     def keeping(self) -> tuple[Last | Best | Every, ...]:
         """The rules by which checkpoints stay."""
-        best = (Best(metric="loss", count=self.keep_best),) if self.keep_best else ()
+        metric = "val_loss" if self.validation.looks else "loss"
+        best = (Best(metric=metric, count=self.keep_best),) if self.keep_best else ()
         milestones = () if self.keep_every_hours is None else (Every(hours=self.keep_every_hours),)
         return (Last(count=self.keep_last), *best, *milestones)
 

@@ -25,7 +25,7 @@ from failsoft.models.corpora import load_corpus
 from failsoft.models.corpus import Corpus, Span, Utterance
 from failsoft.models.encoding import EncodedSplit, encode_corpus
 from failsoft.models.labels import LabelSet
-from failsoft.models.learning import loss_of, to_tensors
+from failsoft.models.learning import Share, loss_of, to_tensors
 from failsoft.models.network import NetworkConfig, network_config
 from failsoft.models.recipe import Recipe, recipe_for, recipe_named
 from failsoft.models.tokens import TextCodec
@@ -69,6 +69,17 @@ class IntentNerTask:
         """Mean loss over the samples."""
         batch = to_tensors(self._workload.train.take(indices), self._device)
         return loss_of(self._model, batch, self._workload.recipe)
+
+    def partial_loss(self, piece: NDArray[np.int64], whole: NDArray[np.int64]) -> Tensor:
+        """What a piece adds to the loss over ``whole``, which is a mean over texts and another over their words.
+
+        Which words are distorted to teach doubt is drawn for each piece anew.
+        """
+        lengths = self._workload.train.lengths
+        words = float(lengths[piece].sum() / lengths[whole].sum())
+        batch = to_tensors(self._workload.train.take(piece), self._device)
+        share = Share(texts=len(piece) / len(whole), words=words)
+        return loss_of(self._model, batch, self._workload.recipe, share)
 
     def sources(self, indices: NDArray[np.int64]) -> list[str]:
         """The file that each sample came from."""

@@ -81,7 +81,7 @@ def toy_loop(
         task=ToyTask(wrapped),
         batches=batches,
         plan=plan,
-        guard=StepGuard(model=model, optimizer=optimizer, scheduler=scheduler, ranks=ranks),
+        guard=StepGuard(model=wrapped, optimizer=optimizer, scheduler=scheduler, ranks=ranks),
         breaker=breaker,
         checkpoints=Checkpoints(
             store=ArtifactStore(folder / "checkpoints", clock, kind="checkpoint"),

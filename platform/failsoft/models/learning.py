@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -23,10 +24,22 @@ def to_tensors(batch: Mapping[str, NDArray[np.generic]], device: torch.device | 
     return {name: torch.from_numpy(np.ascontiguousarray(array)).to(device) for name, array in batch.items()}
 
 
-def joint_loss(scores: Scores, batch: Mapping[str, Tensor], recipe: Recipe) -> Tensor:
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """How much of a larger batch a batch is."""
+
+    texts: float = 1.0
+    words: float = 1.0
+
+
+WHOLE = Share()
+
+
+def joint_loss(scores: Scores, batch: Mapping[str, Tensor], recipe: Recipe, share: Share = WHOLE) -> Tensor:
     """Cross-entropy of the intents plus the weighted one of the tags, means over texts and over words; in float32.
 
-    The intent target is the label, blended with the uniform distribution as far as the text deserves doubt.
+    The intent target is the label, blended with the uniform distribution as far as the text deserves doubt. Of a part
+    of a larger batch it is what the part adds to that one's loss.
     """
     log_probs_BC = scores.intent_logits_BC.float().log_softmax(-1)
     uniform_B = recipe.label_smoothing + (1.0 - recipe.label_smoothing) * batch["doubt"]
@@ -35,12 +48,12 @@ def joint_loss(scores: Scores, batch: Mapping[str, Tensor], recipe: Recipe) -> T
     tags = F.cross_entropy(
         scores.slot_logits_BTS.float().flatten(0, 1), batch["tags"].flatten(), ignore_index=IGNORED_TAG
     )
-    return intent + recipe.slot_weight * tags
+    return share.texts * intent + share.words * recipe.slot_weight * tags
 
 
-def loss_of(model: nn.Module, batch: Mapping[str, Tensor], recipe: Recipe) -> Tensor:
+def loss_of(model: nn.Module, batch: Mapping[str, Tensor], recipe: Recipe, share: Share = WHOLE) -> Tensor:
     """Forward and loss of one batch; ``model`` may be wrapped (DDP)."""
-    return joint_loss(model(batch), batch, recipe)
+    return joint_loss(model(batch), batch, recipe, share)
 
 
 def make_optimizer(model: nn.Module, recipe: Recipe) -> AdamW:

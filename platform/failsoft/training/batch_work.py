@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from failsoft.health.faults import Fault, FaultKind
@@ -16,6 +15,7 @@ from failsoft.training.faulty import kill_self, strike
 from failsoft.training.guard import Refusal, StepOutcome
 from failsoft.training.loading.weighing import Loads, share_weight
 from failsoft.training.loop_plan import Task
+from failsoft.training.memory.micro_batches import AddsUp, Indices
 from failsoft.training.memory.net import Batch, MemoryNet
 from failsoft.training.ranks import Ranks
 from failsoft.training.samples import SampleCount
@@ -48,10 +48,23 @@ class BatchWork:
             outcome = self._without_samples(position, tuple(mine.tolist()))
             return self._done(outcome, course)
 
-        def loss(samples: NDArray[np.int64]) -> Tensor:
-            return strike(lambda: self.task.loss(samples), len(samples), faults, self.state.model)
+        return self._done(self.net.step(self._batch(position, whole, weight, faults)), course)
 
-        return self._done(self.net.step(Batch(position=position, whole=whole, loss=loss, weight=weight)), course)
+    def _batch(self, position: int, whole: Indices, weight: float, faults: Sequence[Fault]) -> Batch:
+        """What the net may cut into pieces: each pass meets the planned faults by its own size."""
+        task, model = self.task, self.state.model
+
+        def loss(samples: Indices) -> Tensor:
+            return strike(lambda: task.loss(samples), len(samples), faults, model)
+
+        if not isinstance(task, AddsUp):
+            return Batch(position=position, whole=whole, loss=loss, weight=weight)
+        adds_up: AddsUp = task
+
+        def partial_loss(piece: Indices, whole: Indices) -> Tensor:
+            return strike(lambda: adds_up.partial_loss(piece, whole), len(piece), faults, model)
+
+        return Batch(position=position, whole=whole, loss=loss, partial_loss=partial_loss, weight=weight)
 
     def _done(self, outcome: StepOutcome, course: Course) -> StepOutcome:
         position = self.state.position

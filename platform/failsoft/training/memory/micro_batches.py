@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from failsoft.errors import ConfigError
 
@@ -32,6 +32,18 @@ class TaskWeighs(Protocol):
         Must add up: the weight of two sets together is the sum of their weights. Asked for all samples of a global
         batch on each rank, so it should look at lengths, and not read the samples.
         """
+        ...
+
+
+@runtime_checkable
+class AddsUp(Protocol):
+    """A task whose loss is a sum of means over different things, over texts and over words, say. Optional.
+
+    One weight can't divide such a loss; it goes before ``weight`` where a task has both.
+    """
+
+    def partial_loss(self, piece: Indices, whole: Indices) -> Tensor:
+        """What some samples add to ``loss(whole)``: over pieces that make up ``whole`` it adds up to it."""
         ...
 
 

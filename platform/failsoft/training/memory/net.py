@@ -17,7 +17,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -50,6 +52,14 @@ from failsoft.training.ranks import any_rank, from_rank_zero
 from failsoft.training.verdict import Refusal, StepOutcome
 
 
+class PartialLoss(Protocol):
+    """As :meth:`AddsUp.partial_loss`."""
+
+    def __call__(self, piece: Indices, whole: Indices) -> Tensor:
+        """What the piece adds to the loss over ``whole``."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Batch:
     """One global batch, seen from one rank."""
@@ -59,6 +69,8 @@ class Batch:
     """Samples of all ranks, at least one."""
     loss: Callable[[Indices], Tensor]
     """Mean loss over some of this rank's samples (at least one)."""
+    partial_loss: PartialLoss | None = None
+    """What a piece adds to the loss over all; for a task that knows (:class:`AddsUp`)."""
     weight: float | None = None
     """What makes the mean over ranks the mean over the whole batch, where the caller knows; see ``weight_of``."""
     share: Callable[[Indices], Indices] | None = None
@@ -177,7 +189,10 @@ class MemoryNet:
         if size >= len(samples):
             return (lambda: batch.loss(samples) * weight), None
         pieces = cut(samples, size)
-        return [_one(batch.loss, piece, weight) for piece in pieces], shares_of(pieces, self._weigh)
+        if batch.partial_loss is None:
+            return [_one(batch.loss, piece, weight) for piece in pieces], shares_of(pieces, self._weigh)
+        among, count = partial(batch.partial_loss, whole=samples), len(pieces)
+        return [_one(among, piece, weight * count) for piece in pieces], [1.0 / count] * count
 
     def _down(self, trouble: Trouble) -> bool:
         """One notch; False when what is left is to give the batch up."""
