@@ -16,51 +16,24 @@ from __future__ import annotations
 import json
 import math
 import random
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from failsoft.errors import ConfigError
-from failsoft.health.backoff import BackoffPolicy
 from failsoft.training.chronicle import Desk
 from failsoft.training.degradation import Degradation, DegradationKind, Degradations
-from failsoft.training.loading.quarantine import Gate, Quarantine, QuarantinePolicy
+from failsoft.training.loading.quarantine import Gate, Quarantine
 from failsoft.training.ranks import Ranks, from_rank_zero
-from failsoft.training.resting import three_in_a_row
 from failsoft.training.state import TrainingState
 from failsoft.training.validation_look import Share, Validates, combined, look
+from failsoft.training.validation_plan import ValidationPlan
 
 __all__ = ["MARK", "Validates", "ValidationPlan", "Validator"]
 
 MARK = "validation_deaths"
 """File in the run's folder: how often in a row a look did not come back."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ValidationPlan:
-    """How often, and how."""
-
-    every_steps: int | None = None
-    """Applied steps between two looks; None: not by steps."""
-    at_epoch_end: bool = False
-    batch: int = 256
-    """Samples at a time on each rank."""
-    halvings: int = 2
-    """How often a look may halve that before it is given up."""
-    rest: QuarantinePolicy = field(default_factory=three_in_a_row)
-    after_death: BackoffPolicy = field(default_factory=lambda: BackoffPolicy(first_s=600.0, factor=3.0, cap_s=86_400.0))
-    """Rest after a look that took its worker down, by how often in a row that happened."""
-
-    def __post_init__(self) -> None:
-        """Refuse looks that never come or hold nothing."""
-        if self.every_steps is not None and self.every_steps < 1:
-            raise ConfigError(f"every_steps is {self.every_steps}; use 1 or more, or None to go by epochs alone")
-        if self.batch < 1:
-            raise ConfigError(f"batch is {self.batch}; a look takes at least one sample at a time")
-        if self.halvings < 0:
-            raise ConfigError(f"halvings is {self.halvings}; use 0 to give up at once, or 2 or so")
 
 
 class Validator:
