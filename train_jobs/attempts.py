@@ -17,7 +17,7 @@ from failsoft.training.summary import SUPERVISOR
 from failsoft.training.survival.growth import RESIZE_ASKED
 from failsoft.training.survival.notice import read_notice
 from failsoft.training.survival.room import ROOM_LOST
-from failsoft.training.survival.supervise import Attempt, Failure, RestartPolicy, began_anew, supervise
+from failsoft.training.survival.supervise import Attempt, Failure, RestartPolicy, began_anew, last_beginning, supervise
 
 _WRITER_S = 60.0
 """A killed worker's writer finishes what it has begun; so long it is waited for before progress is judged."""
@@ -89,11 +89,11 @@ class Attempts:
             self._ledger.record("run_finished", why, **meta, by=SUPERVISOR)
 
     def _one(self, number: int, run_once: RunOnce) -> Attempt:
-        began, told = self._reached(), len(self._events())
+        checkpoint, before = self._reached(), self._events()
         self._ledger.record("attempt_began", "workers are started next", attempt=number)
         error = run_once()
         until_free(self._home.checkpoints(self._run, self._clock).root, self._clock, patience_s=_WRITER_S)
-        news = self._events()[told:]
+        news = self._events()[len(before) :]
         self._raise_diagnosis(news)
         reached, leaving = self._reached(), [event.why for event in news if event.kind in _LEAVING]
         if leaving:
@@ -101,15 +101,15 @@ class Attempts:
         return Attempt(
             number=number,
             finished=self._complete(reached),
-            began=began,
-            reached=reached,
+            began=max(checkpoint, last_beginning(before)),
+            reached=max(reached, last_beginning(news)),
             error=error or "the workers ended without a word before all batches were consumed",
             failures=tuple(_failure(event) for event in news if event.kind == "worker_failed"),
             preempted=bool(leaving),
             resized=bool(leaving) and any(event.kind == RESIZE_ASKED for event in news),
             room_lost=any(event.kind == ROOM_LOST for event in news),
             told_to_leave=self._told(),
-            forgot=began_anew(news, checkpoint=began),
+            forgot=began_anew(news, checkpoint=checkpoint),
         )
 
     def _told(self) -> bool:

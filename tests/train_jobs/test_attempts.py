@@ -66,6 +66,19 @@ def test_a_last_checkpoint_that_was_damaged_is_put_aside_and_trained_again(tmp_p
     assert kinds[0] == "checkpoint_quarantined"
 
 
+def test_progress_that_lies_in_memory_only_counts_when_the_next_workers_begin_with_it(tmp_path: Path) -> None:
+    desk, begins = Desk(tmp_path), iter((0, 200, 400, 600, 600, 600, 600, 600))
+
+    def dies() -> str:
+        desk.ledger.record("run_started", "with a snapshot", position=next(begins))
+        return "a worker was killed"
+
+    with pytest.raises(NoProgressError, match="3 attempts in a row"):
+        desk.attempts.until_done(dies, policy=POLICY, rng=random.Random(1))
+    events = [event for event in read_ledger(desk.home.ledger).events if event.kind == "attempt_failed"]
+    assert [event.data["progressed"] for event in events] == [False, True, True, True, False, False, False]
+
+
 def test_a_damaged_checkpoint_hides_no_progress(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     for position in (10, 15):

@@ -59,9 +59,10 @@ class Attempt:
     number: int
     finished: bool
     began: int
-    """Position of the newest checkpoint before; 0 without one."""
+    """Position of the newest checkpoint before, or where workers last began if that was later: with a snapshot that
+    outlived the ones before them. 0 without either."""
     reached: int
-    """The same afterwards. Growth is progress."""
+    """The same afterwards. Growth is progress; what lies in memory only is known when somebody has begun with it."""
     error: str = ""
     """What ended it, in words."""
     failures: tuple[Failure, ...] = ()
@@ -271,3 +272,9 @@ def began_anew(events: Iterable[Event], *, checkpoint: int) -> int | None:
         elif event.kind == "run_started" and position == 0 and checkpoint > 0:
             return checkpoint
     return None
+
+
+def last_beginning(events: Iterable[Event]) -> int:
+    """Position with which a group of workers began last; 0 when none did."""
+    begun = [event.count("position", 0) for event in events if event.kind == "run_started"]
+    return begun[-1] if begun else 0
