@@ -9,6 +9,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.nn.parallel import DistributedDataParallel
 
 from failsoft.artifacts.home import Home
+from failsoft.artifacts.store import ArtifactStore
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Ledger, Side
 from failsoft.models.learning import make_optimizer, schedule
@@ -16,6 +17,8 @@ from failsoft.models.network import autocast_dtype, build
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.breaker import Breaker, BreakerPolicy
 from failsoft.training.checkpoints.checkpoint import Checkpoints, Deliver
+from failsoft.training.checkpoints.mirror import Mirror, mirror_behind
+from failsoft.training.checkpoints.remote_note import remote_of_run
 from failsoft.training.checkpoints.writer import writer_behind
 from failsoft.training.chronicle import Desk
 from failsoft.training.guard import GuardPolicy, StepGuard
@@ -53,8 +56,22 @@ def build_loop(config: JobConfig, ranks: Ranks, deliver: Deliver) -> TrainLoop:
             ledger=desk.ledger,
             deliver=deliver,
             writer=writer_behind(store, desk.clock, rules=config.keeping()),
+            mirror=_mirror(config, store),
         ),
         desk=desk,
+    )
+
+
+def _mirror(config: JobConfig, store: ArtifactStore) -> Mirror | None:
+    if config.remote is None:
+        return None
+    return mirror_behind(
+        store,
+        remote_of_run(config.remote, config.run),
+        SystemClock(),
+        rules=config.keeping(),
+        policy=config.mirroring(),
+        seed=config.seed,
     )
 
 

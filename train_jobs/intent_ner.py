@@ -87,6 +87,12 @@ def _parser() -> argparse.ArgumentParser:
     fate = "batches that a rollback undid: passed over with dead letters, or met again"
     parser.add_argument("--poisoned", type=Poisoned, choices=fates, default=fates[0], help=fate)
     parser.add_argument("--checkpoint-every", type=int, default=2000, metavar="STEPS")
+    there = (
+        "store for copies of checkpoints (s3://bucket/prefix, gs://…, file:///mnt/…); a fresh machine goes on from it"
+    )
+    parser.add_argument("--remote", metavar="URL", help=there)
+    enough = "stop when no copy could be made for so long; left out: the local ones are enough to go on"
+    parser.add_argument("--remote-stop-after", type=float, metavar="SECONDS", help=enough)
     parser.add_argument("--max-batches", type=int)
     parser.add_argument("--first-wait", type=float, default=10.0, metavar="SECONDS", help="first back-off; then x 3")
     parser.add_argument("--record-consumed", action="store_true", help="keep sample ids for: failsoft verify")
@@ -110,6 +116,8 @@ def _config(given: argparse.Namespace) -> JobConfig:
         snapshot_place=given.snapshot_place,
         poisoned=given.poisoned,
         checkpoint_every_steps=given.checkpoint_every,
+        remote=given.remote,
+        remote_stop_after_s=given.remote_stop_after,
         max_batches=given.max_batches,
         backoff=BackoffPolicy(first_s=given.first_wait, cap_s=max(90.0, given.first_wait)),
         record_consumed=given.record_consumed,

@@ -59,6 +59,13 @@ def train(
     poisoned: Annotated[
         Poisoned, typer.Option(help="Batches that a rollback undid: passed over with dead letters, or met again.")
     ] = Poisoned.SKIP,
+    remote: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Copies of checkpoints: s3://bucket/prefix, gs://…, file:///mnt/…; a fresh machine goes on from them.",
+        ),
+    ] = None,
     record_consumed: Annotated[
         bool, typer.Option("--record-consumed", help="Keep the ids of all batches, for: failsoft verify.")
     ] = False,
@@ -85,6 +92,7 @@ def train(
         faults=FaultPlan.from_json(faults),
         snapshot_place=snapshot_place,
         poisoned=poisoned,
+        remote=remote,
         record_consumed=record_consumed,
         preflight=PreflightPolicy() if preflight else None,
     )

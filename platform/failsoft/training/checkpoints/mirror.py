@@ -213,3 +213,16 @@ def listing_of(answer: Message) -> RemoteShelfNews:
     """What :meth:`Mirror.ask_listing` was told."""
     entries = tuple(Listed(**entry) for entry in answer["entries"])
     return RemoteShelfNews(entries=entries, foreign=str(answer["foreign"]))
+
+
+def mirror_behind(
+    store: ArtifactStore,
+    url: str,
+    clock: Clock,
+    *,
+    rules: Sequence[Last | Best | Every] = (Last(),),
+    policy: MirrorPolicy | None = None,
+    seed: int = 0,
+) -> Mirror:
+    """A mirror in a process of its own: what a run uses."""
+    return Mirror(store, url, clock=clock, rng=random.Random(seed), policy=policy, rules=rules)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -23,6 +24,7 @@ from failsoft.training.checkpoints.inspection import is_healthy, position_of
 from failsoft.training.checkpoints.mirror import Mirror, listing_of
 from failsoft.training.checkpoints.mirror_courier import Request
 from failsoft.training.checkpoints.mirror_order import Listed
+from failsoft.training.checkpoints.remote_note import note_remote
 from failsoft.training.checkpoints.writer_succession import until_free
 from failsoft.training.ranks import Ranks, any_rank, from_rank_zero
 
@@ -131,6 +133,9 @@ class Finder:
 
     def _there(self, search: _Search, mirror: Mirror, before_step: int | None) -> None:
         """Bring a newer one here, if the remote store has it. All ranks; only rank 0 asks."""
+        if self._leads:
+            with suppress(OSError):  # the note is for people; a disk that refuses it will be told of by the checkpoints
+                note_remote(self.store.root, mirror.url)
         asks = self._leads and not search.failure and (before_step is None or search.artifact is None)
         if not any_rank(self.ranks, asks):
             return
