@@ -74,8 +74,8 @@ class HereDriver:
 
     def excluded(self) -> frozenset[str]:
         """Nodes that a preflight finds unfit, now or lately; nobody when none is wanted."""
-        policy = self._config.preflight
-        return frozenset() if policy is None else preflight(self._settings(), policy=policy).excluded
+        policy, faults = self._config.preflight, self._config.node_faults
+        return frozenset() if policy is None else preflight(self._settings(), policy=policy, faults=faults).excluded
 
     def rooms(self) -> tuple[NodeRoom, ...] | None:
         """As Ray and the nodes say."""

@@ -22,7 +22,7 @@ from failsoft.training.survival.preflight_meeting import (
     Invitation,
     judge_meeting,
     meet,
-    sort_out,
+    sort_out_many,
 )
 
 _TO_AND_FRO = 1.5
@@ -49,9 +49,9 @@ class Meetings:
         if len(everybody) < 2:
             return {node: not_here(MEETING, "there is no other node to meet") for node in everybody}
         began_s = self.clock.monotonic_s()
-        guilty = sort_out(trusted, partial(self._gather, limit_s=self.policy.meeting_s))
+        guilty = sort_out_many(trusted, partial(self._gather, limit_s=self.policy.meeting_s))
         host = [node for node in trusted if node not in guilty][:1]
-        late = sort_out([*host, *doubted], partial(self._gather, limit_s=self.policy.retest_s)) if doubted else {}
+        late = sort_out_many([*host, *doubted], partial(self._gather, limit_s=self.policy.retest_s)) if doubted else {}
         guilty |= {node: why for node, why in late.items() if node not in host}
         met = passed(MEETING, f"{len(everybody) - len(guilty)} nodes")
         took_s = self.clock.monotonic_s() - began_s

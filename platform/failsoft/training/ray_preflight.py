@@ -62,6 +62,8 @@ def preflight(
     clock, policy = SystemClock(), policy or PreflightPolicy()
     began_s, before = clock.monotonic_s(), read_record(settings.folder)
     reports = look_at_nodes(settings, policy, record=before, faults=faults)
+    if not reports:  # Ray's head is away, or nobody has room: nothing was learnt
+        return Cleared(excluded=before.excluded, took_s=clock.monotonic_s() - began_s)
     record, changes = before.after(reports, passes_to_return=policy.passes_to_return)
     ledger, took_s = settings.open_ledger(), clock.monotonic_s() - began_s
     for change in changes:

@@ -19,6 +19,7 @@ from failsoft.training.survival.preflight_meeting import (
     meet,
     ring_rounds,
     sort_out,
+    sort_out_many,
 )
 
 TIMED_OUT = Answer(error="timed out")
@@ -115,6 +116,21 @@ def test_several_ill_nodes_are_left_out_and_what_remains_does_meet(size: int, da
     network = Network(ill=ill)
     left = [node for node in nodes if node not in sort_out(nodes, network.gather)]
     assert len(left) <= 1 or network.gather([left])[0].all_well
+
+
+@given(st.integers(3, 40), st.data())
+def test_many_nodes_meet_in_groups_and_it_is_still_the_ill_one_alone_that_is_left_out(
+    size: int, data: st.DataObject
+) -> None:
+    nodes = [f"n{place}" for place in range(size)]
+    ill = data.draw(st.lists(st.sampled_from(nodes), max_size=1))
+    assert set(sort_out_many(nodes, Network(ill=ill).gather, at_once=6)) == set(ill)
+
+
+def test_groups_of_a_large_cluster_meet_at_the_same_time() -> None:
+    network = Network()
+    assert sort_out_many([f"n{place}" for place in range(1000)], network.gather) == {}
+    assert network.rounds == 2
 
 
 def test_a_cut_link_between_neighbours_costs_one_of_them_only() -> None:

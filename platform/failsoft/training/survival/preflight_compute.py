@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failsoft.health.clock import Clock
-from failsoft.training.survival.preflight import Finding, failed, not_here, passed
+from failsoft.training.survival.preflight import Finding, failed, passed
 
 MATMUL = "matmul"
 MEMORY = "memory pattern"
@@ -104,6 +104,13 @@ def _named(core: int | None) -> str:
     return "this machine" if core is None else f"core {core}"
 
 
+def flip_a_bit(product: NDArray[np.int32]) -> NDArray[np.int32]:
+    """A planned fault: the same with the lowest bit of one number turned."""
+    wrong = product.copy()
+    wrong.flat[wrong.size // 3] ^= 1
+    return wrong
+
+
 def memory_pattern(size_bytes: int) -> Finding:
     """Four patterns written to fresh memory and read back."""
     words = np.empty(max(1, size_bytes // 8), dtype=np.uint64)
@@ -127,7 +134,7 @@ def known_answer_on_device(device: str, seconds: float, clock: Clock) -> Finding
 
     name = f"{MATMUL} {device}"
     if device.startswith("cuda") and not torch.cuda.is_available():
-        return not_here(name, "torch sees no GPU")
+        return failed(name, "torch sees no GPU where there should be one; is its build made for CUDA?")
     until_s, products, first_round = clock.monotonic_s() + seconds, 0, True
     while first_round or clock.monotonic_s() < until_s:
         for kind, largest in ((torch.float32, 8), (torch.bfloat16, 1), (torch.float16, 1)):

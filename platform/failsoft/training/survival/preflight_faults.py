@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from failsoft.errors import ConfigError
-from failsoft.training.survival.preflight_compute import Flaw
 from failsoft.training.survival.preflight_host import Write, write_through
+
+if TYPE_CHECKING:
+    from failsoft.training.survival.preflight_compute import Flaw
 
 
 class NodeFaultKind(StrEnum):
@@ -62,7 +62,11 @@ class Struck:
     @property
     def flaw(self) -> Flaw | None:
         """What becomes of a right product."""
-        return flip_a_bit if NodeFaultKind.WRONG_PRODUCT in self.kinds else None
+        if NodeFaultKind.WRONG_PRODUCT not in self.kinds:
+            return None
+        from failsoft.training.survival.preflight_compute import flip_a_bit  # noqa: PLC0415 -- a config loads no numpy
+
+        return flip_a_bit
 
     @property
     def write(self) -> Write:
@@ -85,13 +89,6 @@ class Struck:
 def faults_of(node: str, faults: Iterable[NodeFault]) -> Struck:
     """Those that strike this node now."""
     return Struck(kinds=frozenset(fault.kind for fault in faults if fault.strikes(node)))
-
-
-def flip_a_bit(product: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The same with the lowest bit of one number turned."""
-    wrong = product.copy()
-    wrong.flat[wrong.size // 3] ^= 1
-    return wrong
 
 
 def _refusing(number: int) -> Write:

@@ -139,6 +139,22 @@ Gather = Callable[[Sequence[Sequence[str]]], Sequence[Blame]]
 """Has several groups, none of which shares a node, meet at the same time; one verdict for each."""
 
 
+def sort_out_many(nodes: Sequence[str], gather: Gather, at_once: int = 32) -> dict[str, str]:
+    """The same as :func:`sort_out` for any number of nodes: groups of them at the same time, then one of each group.
+
+    Each rank of gloo connects to each other one, so a thousand at once would take longer than they are waited for.
+    """
+    if len(nodes) <= at_once:
+        return sort_out(nodes, gather)
+    parts = math.ceil(len(nodes) / at_once)
+    groups = [nodes[part::parts] for part in range(parts)]  # all about as large: of a pair nobody could say who is ill
+    guilty: dict[str, str] = {}
+    for group, blame in zip(groups, gather(groups), strict=True):
+        guilty |= {} if blame.all_well else sort_out(group, gather)
+    speakers = [next((node for node in group if node not in guilty), None) for group in groups]
+    return guilty | sort_out_many([node for node in speakers if node is not None], gather, at_once)
+
+
 def sort_out(nodes: Sequence[str], gather: Gather) -> dict[str, str]:
     """Have nodes meet, and leave out who is at fault until the rest got a right sum; the guilty with their reasons.
 
