@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from failsoft.artifacts.address import refuse_address
 from failsoft.artifacts.home import refuse_run_name
 from failsoft.errors import ConfigError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.faults import FaultPlan
 from failsoft.training.checkpoints.cadence import Cadence
+from failsoft.training.checkpoints.mirror_policy import MirrorPolicy
 from failsoft.training.checkpoints.retention import Best, Every, Last
 from failsoft.training.escalation import Poisoned
 from failsoft.training.letters.deadletters import LetterPolicy
@@ -77,6 +79,10 @@ class JobConfig:
     """Checkpoints of the lowest loss that also stay: of validation, where that is looked at."""
     keep_every_hours: float | None = None
     """One for each so many hours stays for good."""
+    remote: str | None = None
+    """Address of a store that checkpoints are copied to, and that a run without local ones goes on from: s3://…"""
+    remote_stop_after_s: float | None = None
+    """Stop when no copy could be made for so long; None: trouble with the remote store alone stops nothing."""
     max_batches: int | None = None
     """End after so many global batches; None takes the preset's epochs."""
     backoff: BackoffPolicy = field(default_factory=BackoffPolicy)
@@ -129,11 +135,18 @@ class JobConfig:
         milestones = () if self.keep_every_hours is None else (Every(hours=self.keep_every_hours),)
         return (Last(count=self.keep_last), *best, *milestones)
 
+    def mirroring(self) -> MirrorPolicy:
+        """How patient the run is with its remote store."""
+        if self.remote is not None:
+            refuse_address(self.remote)
+        return MirrorPolicy(stop_after_s=self.remote_stop_after_s)
+
     def __post_init__(self) -> None:
         """Refuse what cannot be run."""
         self.keeping()
         Cadence(every_steps=self.checkpoint_every_steps, every_s=self.checkpoint_every_s)
         refuse_run_name(self.run)
+        self.mirroring()
         if self.data is not None and not self.data.is_dir():
             raise ConfigError(f"data is {self.data}, which is no folder; leave it out to train on the embedded corpus")
         most = WorkerRange.of(self.workers).most
