@@ -25,8 +25,9 @@ from failsoft.health.faults import Fault, FaultKind, FaultMoment
 from failsoft.training.degradation import Degradations
 from failsoft.training.faulty import strike
 from failsoft.training.guard import GuardPolicy, StepGuard
+from failsoft.training.memory.batch import Batch
 from failsoft.training.memory.micro_batches import Indices
-from failsoft.training.memory.net import Batch, MemoryNet
+from failsoft.training.memory.net import MemoryNet
 from failsoft.training.memory.rungs import MemoryPolicy
 from failsoft.training.ranks import ranks_here
 

@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -31,6 +30,7 @@ from failsoft.training.guard import StepGuard
 from failsoft.training.loading.weighing import Loads
 from failsoft.training.loading.weighing import rank_weight as agreed_weight
 from failsoft.training.memory.attempt import SharedAttempt
+from failsoft.training.memory.batch import Batch, combined, given_up, nothing_real
 from failsoft.training.memory.ladder import MemoryLadder, Step
 from failsoft.training.memory.micro_batches import (
     Indices,
@@ -49,32 +49,7 @@ from failsoft.training.memory.pressure import PressureGauge, host_limit, pressed
 from failsoft.training.memory.rungs import Means, MemoryPolicy, Rung, notches
 from failsoft.training.memory.story import LadderStory
 from failsoft.training.ranks import any_rank, from_rank_zero
-from failsoft.training.verdict import Refusal, StepOutcome
-
-
-class PartialLoss(Protocol):
-    """As :meth:`AddsUp.partial_loss`."""
-
-    def __call__(self, piece: Indices, whole: Indices) -> Tensor:
-        """What the piece adds to the loss over ``whole``."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Batch:
-    """One global batch, seen from one rank."""
-
-    position: int
-    whole: Indices
-    """Samples of all ranks, at least one."""
-    loss: Callable[[Indices], Tensor]
-    """Mean loss over some of this rank's samples (at least one)."""
-    partial_loss: PartialLoss | None = None
-    """What a piece adds to the loss over all; for a task that knows (:class:`AddsUp`)."""
-    weight: float | None = None
-    """What makes the mean over ranks the mean over the whole batch, where the caller knows; see ``weight_of``."""
-    share: Callable[[Indices], Indices] | None = None
-    """This rank's part of some of the batch's samples; None: every ``world``-th."""
+from failsoft.training.verdict import StepOutcome
 
 
 @dataclass(kw_only=True)
@@ -103,6 +78,8 @@ class MemoryNet:
         self._on_host = device.type == "cpu"
         self._host_limit = host_limit(self.policy)
         self._weigh = weigher(self.task)
+        self._loads = isinstance(self.task, Loads)  # asked once: a protocol takes microseconds to look for
+        self._alike = not self._loads and not isinstance(self.task, TaskWeighs)
         self._offload = StateOffload(optimizer)
         self.means = Means(
             largest_share=-(-self.global_batch // ranks.world),
@@ -114,6 +91,9 @@ class MemoryNet:
         self._attempt = SharedAttempt(self.guard, self._leave_word)
         self._story = LadderStory(self.degradations, self.guard.model, self.clock, self.policy, self.means)
         self._position = 0
+        self._next_look_s = -math.inf
+        self.least_updates = 1
+        """A batch is spread over at least so many updates, whatever the rung."""
 
     def begin(self) -> None:
         """The state is restored; take the word of the attempt before, and say on which rung the run goes on."""
@@ -134,6 +114,18 @@ class MemoryNet:
         self._position = batch.position
         if not batch.position % self.policy.look_every_batches:
             self._look()
+        if self._updates == 1:
+            result = self._update(batch, batch.whole, last=True)
+            if not isinstance(result, Trouble):
+                if result.refusal is None:
+                    self.ladder.applied()
+                return result
+            if not self._down(result):
+                return self._given_up(batch, batch.whole, result)
+        return self._in_parts(batch)
+
+    def _in_parts(self, batch: Batch) -> StepOutcome:
+        """Until every sample is used or given up, on whatever notch holds by then."""
         todo, done = batch.whole, list[StepOutcome]()
         while len(todo):
             part = self._part(batch, todo)
@@ -144,13 +136,18 @@ class MemoryNet:
                 result, part = self._given_up(batch, todo, result), todo
             done.append(result)
             todo = todo[len(part) :]
-        outcome = done[0] if len(done) == 1 else _combined(done, self._mine(batch, batch.whole).tolist())
+        outcome = done[0] if len(done) == 1 else combined(done, self._mine(batch, batch.whole).tolist())
         if outcome.refusal is None:
             self.ladder.applied()
         return outcome
 
+    @property
+    def _updates(self) -> int:
+        """How many a batch is spread over now."""
+        return max(self.ladder.setting.updates, 1 if self.means.uncut else self.least_updates)
+
     def _part(self, batch: Batch, todo: Indices) -> Indices:
-        updates = self.ladder.setting.updates
+        updates = self._updates
         return todo if updates == 1 else todo[: piece_size(len(batch.whole), updates)]
 
     def weight_of(self, mine: Indices, part: Indices) -> float | None:
@@ -158,7 +155,9 @@ class MemoryNet:
 
         All ranks call it together: those of a task that loads its samples must ask each other.
         """
-        if isinstance(self.task, Loads):
+        if self._alike:
+            return len(mine) * self.guard.ranks.world / len(part)
+        if self._loads:
             return agreed_weight(self.guard.ranks, self._weigh(mine))
         return rank_weight(mine, part, self.guard.ranks.world, self._weigh)
 
@@ -166,7 +165,7 @@ class MemoryNet:
         mine, whole = self._mine(batch, part), len(part) == len(batch.whole)
         weight = batch.weight if whole and batch.weight is not None else self.weight_of(mine, part)
         if weight is None:
-            return _nothing_real(batch, mine, self.guard.ranks.rank)
+            return nothing_real(batch, mine, self.guard.ranks.rank)
         compute, shares = self._computes(batch, mine if len(mine) else part[:1], weight)
         result = self._attempt(compute, shares, mine.tolist(), batch.position)
         if isinstance(result, Trouble):
@@ -205,24 +204,30 @@ class MemoryNet:
         return self.ladder.ran_out(trouble.in_words()).rung is not Rung.BATCH_GIVEN_UP
 
     def _given_up(self, batch: Batch, todo: Indices, trouble: Trouble) -> StepOutcome:
-        ids, rank = tuple(self._mine(batch, todo).tolist()), self.guard.ranks.rank
-        nan, why = math.nan, trouble.in_words()
-        outcome = StepOutcome(batch.position, ids, rank, Refusal.OUT_OF_MEMORY, nan, nan, nan, None, why)
+        outcome = given_up(batch, self._mine(batch, todo), self.guard.ranks.rank, trouble.in_words())
         self.guard.on_refused(outcome)
         self.ladder.given_up()
         return outcome
 
     def _look(self) -> None:
         """Before the fall: whether memory is short on any rank; the same answer everywhere."""
-        if self.gauge is None or not self.policy.rungs:
+        if not self.policy.rungs:
             return
-        readings, ranks = self.gauge.read(), self.guard.ranks
-        own = pressed(readings, self.policy, host_limit=self._host_limit, trains_on_host=self._on_host) or ""
+        own, ranks = self._short(), self.guard.ranks
         if not any_rank(ranks, bool(own)):
             return
         said = [f"rank {rank}: {text}" for rank, text in enumerate(ranks.gather(own)) if text]
         self._story.trouble = None
         self.ladder.pressed("; ".join(said))
+
+    def _short(self) -> str:
+        """What is short on this rank, in words; not read again within a second, for it takes some small files."""
+        now_s = self.clock.monotonic_s()
+        if self.gauge is None or now_s < self._next_look_s:
+            return ""
+        self._next_look_s = now_s + self.policy.look_every_s
+        readings = self.gauge.read()
+        return pressed(readings, self.policy, host_limit=self._host_limit, trains_on_host=self._on_host) or ""
 
     def _carry_out(self, step: Step) -> None:
         """What a notch changes beside the cutting of batches, which asks the ladder each time."""
@@ -253,25 +258,3 @@ def _uncut(task: object) -> str:
     if isinstance(task, Loads) and not isinstance(task, TaskWeighs):
         return "the task loads its samples and does not say by weight() what some of them count"
     return ""
-
-
-def _nothing_real(batch: Batch, mine: Indices, rank: int) -> StepOutcome:
-    nan = math.nan
-    return StepOutcome(batch.position, tuple(mine.tolist()), rank, Refusal.NO_SAMPLE, nan, nan, nan)
-
-
-def _combined(parts: Sequence[StepOutcome], ids: Sequence[int]) -> StepOutcome:
-    """Several updates of one batch as one outcome; refused if any part is, and then it says how many were not."""
-    real = [part for part in parts if part.refusal is not Refusal.NO_SAMPLE]
-    parts = real or parts  # a part that no rank has a sample of is nothing to apply
-    refused = next((part for part in parts if part.refusal is not None), None)
-    applied = [part for part in parts if part.refusal is None]
-    if refused is not None:
-        why = (
-            f"{len(applied)} of {len(parts)} parts of the batch were applied{'; ' if refused.why else ''}{refused.why}"
-        )
-        return refused._replace(sample_ids=tuple(ids), why=why)
-    total = sum(len(part.sample_ids) for part in parts) or 1
-    loss = sum(part.loss * len(part.sample_ids) for part in parts) / total
-    mean = sum(part.mean_loss for part in parts) / len(parts)
-    return parts[-1]._replace(sample_ids=tuple(ids), loss=loss, mean_loss=mean)

@@ -56,6 +56,8 @@ class MemoryPolicy:
     """No wait is longer."""
     look_every_batches: int = 50
     """Batches between two looks at the pressure; the ranks agree on it by one tiny reduction."""
+    look_every_s: float = 1.0
+    """A rank does not read its pressure more often."""
     max_host_used_fraction: float | None = None
     """Host RAM, or this process's control group, may be used up to this share of it; None: 3 % below the share at which
     Ray's memory monitor kills workers (``RAY_memory_usage_threshold``, 0.95 when unset)."""
@@ -68,9 +70,14 @@ class MemoryPolicy:
             raise ConfigError(f"rungs are {list(map(str, self.rungs))}; name each once, without {Rung.FULL_SIZE!s}")
         if Rung.BATCH_GIVEN_UP in self.rungs[:-1]:
             raise ConfigError(f"{Rung.BATCH_GIVEN_UP!s} is not the last of the rungs; nothing can be tried after it")
+        self._refuse_numbers()
+
+    def _refuse_numbers(self) -> None:
         for name in ("max_micro_batches", "climb_after_steps", "max_climb_after_steps", "look_every_batches"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; use 1 or more")
+        if not self.look_every_s >= 0.0:
+            raise ConfigError(f"look_every_s is {self.look_every_s}; use 0 s or longer")
         if not self.patience_factor >= 1.0:
             raise ConfigError(f"patience_factor is {self.patience_factor}; waits must not shrink, use 1.0 or more")
         if self.max_host_used_fraction is not None and not 0.0 < self.max_host_used_fraction <= 1.0:
