@@ -12,18 +12,18 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from failsoft.artifacts.store import Artifact
     from failsoft.training.checkpoints.inspection import Change, Difference, Finding
+    from failsoft.training.checkpoints.remote_inspection import BothPlaces
 
 _MAX_NAMES = 12
 
 
-def listing(run: str, there: Sequence[Artifact]) -> Table:
+def listing(run: str, places: BothPlaces) -> Table:
     """One line for each checkpoint."""
     table = Table(
-        "checkpoint", "position", "step", "healthy", "size", "published", "metrics", title=f"run {escape(run)}"
+        "checkpoint", "position", "step", "healthy", "size", "published", "safe", "metrics", title=f"run {escape(run)}"
     )
-    for one in there:
+    for one in places.seen:
         meta = one.manifest.meta
         table.add_row(
             escape(one.name),
@@ -32,9 +32,27 @@ def listing(run: str, there: Sequence[Artifact]) -> Table:
             "yes" if meta.get("healthy") is True else "[red]no[/red]",
             in_bytes(sum(entry.size_bytes for entry in one.manifest.files.values())),
             at(one.manifest.created_at_s),
+            " + ".join(one.where) + ("" if one.damage is None else f" [red]({escape(one.damage)})[/red]"),
             metrics(meta.get("metrics") or {}),
         )
+    if places.remote is not None:
+        table.caption = _in_words(places)
     return table
+
+
+def _in_words(places: BothPlaces) -> str:
+    """What would be left of the run without this disk."""
+    copies = [one for one in places.seen if one.there and one.damage is None]
+    lost = [one for one in places.seen if one.here and not one.there]
+    if places.unreadable is not None:
+        said = "what is there is not known"
+    elif not copies:
+        said = "nothing is there yet: without this disk the run begins anew"
+    else:
+        said = f"without this disk the run goes on from position {copies[-1].manifest.meta.get('position', '?')}"
+        said += f"; {len(lost)} of these would be lost" if lost else ""
+    more = f"; {len(places.unfinished)} unfinished there" if places.unfinished else ""
+    return escape(f"remote: {places.remote}: {said}{more}")
 
 
 def findings(found: Sequence[Finding]) -> Table:
@@ -101,12 +119,13 @@ def difference_as_json(found: Difference) -> dict[str, Any]:
     return plain
 
 
-def pruning(there: Sequence[Artifact], going: Sequence[str], *, done: bool) -> Table:
-    """What goes and what stays."""
+def pruning(stays: Sequence[str], going: Sequence[str], *, done: bool) -> Table:
+    """What goes and what stays, each oldest first."""
     table = Table("checkpoint", "", title="pruned" if done else "nothing is removed without --yes")
-    gone, stays = ("[red]removed[/red]" if done else "[yellow]would go[/yellow]"), "[green]stays[/green]"
-    for one in sorted(there, key=lambda one: float(one.manifest.meta.get("position", -1))):
-        table.add_row(one.name, gone if one.name in going else stays)
+    for name in going:
+        table.add_row(escape(name), "[red]removed[/red]" if done else "[yellow]would go[/yellow]")
+    for name in stays:
+        table.add_row(escape(name), "[green]stays[/green]")
     return table
 
 
