@@ -16,6 +16,7 @@ from pathlib import Path
 from failsoft.errors import DriverLostError
 from failsoft.health.clock import Clock
 from failsoft.health.ledger import Ledger
+from failsoft.training.progress import PositionMark
 from failsoft.training.survival.growth import RESIZE_ASKED, Growth, ResizePolicy
 from failsoft.training.survival.notice import drop_resize, withdraw_resize
 from failsoft.training.survival.preflight_record import read_record
@@ -138,16 +139,17 @@ class Crew:
             most = min(limits.most, fitting_when_idle(rooms, self._plan.need, excluded))
             settled = self._clock.monotonic_s() - since_s >= self._plan.resize.settle_s
             if chosen is not None and (chosen >= most or settled):
-                self._chosen(chosen, rooms)
+                self._chosen(chosen, rooms, excluded)
                 return _Hands(workers=chosen, excluded=excluded)
             if settled:
                 said = self._awaited(rooms, excluded, said)
             self._clock.sleep_s(self._plan.resize.look_s if settled else _SETTLING_LOOK_S)
         return None
 
-    def _chosen(self, workers: int, rooms: tuple[NodeRoom, ...]) -> None:
+    def _chosen(self, workers: int, rooms: tuple[NodeRoom, ...], excluded: frozenset[str]) -> None:
         limits = self._plan.workers
-        why = f"{workers} of {limits.least} to {limits.most} workers; {in_words(rooms, self._plan.need)}"
+        where = in_words(rooms, self._plan.need, excluded)
+        why = f"{workers} of {limits.least} to {limits.most} workers; {where}"
         self._plan.ledger.record("workers_chosen", why, workers=workers, least=limits.least, most=limits.most)
 
     def _awaited(self, rooms: tuple[NodeRoom, ...], excluded: frozenset[str], said: str) -> str:
@@ -176,7 +178,12 @@ class Crew:
             looking.join()
 
     def _look(self, hands: _Hands, over: threading.Event) -> None:
+        """Not before the workers are at work: until then they do not hold what they were given."""
+        mark = PositionMark(self._plan.folder)
+        before = mark.last_set_s()
         while not over.wait(self._plan.resize.look_s):
+            if mark.last_set_s() == before:
+                continue
             target = self._growth.look(self._spare(hands), self._clock.monotonic_s())
             if target is not None and self._asked(hands.workers, target):
                 return

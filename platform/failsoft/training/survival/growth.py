@@ -52,6 +52,7 @@ class Growth:
         self._most = most
         self._workers: int | None = None
         self._grown_s: float | None = None
+        self._asked = False
         self._failed = 0
         self._rests_until_s = float("-inf")
         self._spare: int | None = None
@@ -59,15 +60,18 @@ class Growth:
 
     def began(self, workers: int, now_s: float) -> None:
         """An attempt begins with so many workers."""
-        before, self._workers, self._spare = self._workers, workers, None
-        if before is None or workers == before:
+        before, asked = self._workers, self._asked
+        self._workers, self._spare, self._asked = workers, None, False
+        if before is None:
             return
         if workers > before:
             self._grown_s = now_s
-            return
-        if self._grown_s is None:  # it has never grown; that a node goes says nothing of one that comes
-            return
-        if now_s - self._grown_s >= self._policy.calm_s:
+        elif asked or (workers < before and self._grown_s is not None):
+            self._did_not_hold(now_s)
+
+    def _did_not_hold(self, now_s: float) -> None:
+        """A run that has never grown does not come here: that a node goes says nothing of one that comes."""
+        if self._grown_s is not None and now_s - self._grown_s >= self._policy.calm_s:
             self._failed = 0
         self._failed += 1
         self._grown_s = None
@@ -92,4 +96,5 @@ class Growth:
         self._spare = spare if self._spare is None else min(self._spare, spare)
         if now_s < self._rests_until_s or now_s - self._since_s < self._policy.steady_s:
             return None
+        self._asked = True
         return min(self._most, workers + self._spare)

@@ -129,7 +129,9 @@ def silent(rooms: Iterable[NodeRoom]) -> frozenset[str]:
 
 def in_words(rooms: Iterable[NodeRoom], need: WorkerNeed, excluded: frozenset[str] = frozenset()) -> str:
     """What is free where, for people who wait: ``0 of 1 CPU free on node-a; node-b is drained``."""
-    return "; ".join(_node_in_words(room, need, excluded) for room in rooms) or "the cluster has no node"
+    able = [room for room in rooms if need.fits_in(room.total)]
+    words = "; ".join(_node_in_words(room, need, excluded) for room in able)
+    return words or "the cluster has no node that could hold one"
 
 
 def _node_in_words(room: NodeRoom, need: WorkerNeed, excluded: frozenset[str]) -> str:

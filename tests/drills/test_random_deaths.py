@@ -1,0 +1,110 @@
+"""Twenty deaths at random, of workers, nodes, Ray Train's controller and the driver: the run ends as if of none."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from failsoft.health.backoff import BackoffPolicy
+from failsoft.health.clock import SystemClock
+from failsoft.training.accounting.exactness import Fate, verify
+from tests.drills.private_cluster import PrivateCluster, private_cluster, strike, wait_for
+from tests.drills.same_history import digest_of_same_history, history_of
+from tests.drills.test_elastic import Watched, start
+from train_jobs.config import JobConfig, Preset
+
+SEED_VARIABLE = "FAILSOFT_DRILL_SEED"
+KILLS = 20
+VICTIMS = ("worker", "node", "controller", "driver")
+PATIENCE_S = 300.0
+
+
+def job(home: Path) -> JobConfig:
+    return JobConfig(
+        home=home,
+        run="deaths",
+        preset=Preset.EMBEDDED,
+        workers=2,
+        snapshot_every_steps=10,
+        checkpoint_every_steps=10,
+        backoff=BackoffPolicy(first_s=0.0, cap_s=0.0),
+        record_consumed=True,
+        publish=False,
+    )
+
+
+def victims(draw: random.Random) -> Iterator[str]:
+    """Each kind equally often, in a drawn order."""
+    drawn = list(VICTIMS) * (KILLS // len(VICTIMS))
+    draw.shuffle(drawn)
+    return iter(drawn)
+
+
+class Killer:
+    """Strikes, and gives the cluster a new node for each that it takes."""
+
+    def __init__(self, cluster: PrivateCluster, watched: Watched, draw: random.Random) -> None:
+        self.cluster = cluster
+        self.watched = watched
+        self.draw = draw
+        self.struck: Counter[str] = Counter()
+
+    def strike(self, victim: str) -> None:
+        """One death; what is to die may be just starting, so it is waited for."""
+        pids = {"worker": self.cluster.workers, "controller": self.cluster.controllers, "driver": self._driver}
+        if victim == "node":
+            manned = wait_for(self._manned, "a node with a worker", PATIENCE_S)
+            self.cluster.kill_node(self.draw.choice(manned))
+            self.cluster.add_node()
+        else:
+            while not strike(self.draw.choice(wait_for(pids[victim], f"a {victim}", PATIENCE_S))):
+                continue
+        self.struck[victim] += 1
+
+    def _driver(self) -> list[int]:
+        return [int(event.data["process"]) for event in self.watched.events("driver_started")[-1:]]
+
+    def _manned(self) -> list[object]:
+        return [node for node in self.cluster.nodes if self.cluster.workers_of(node)]
+
+    def later(self, groups: int) -> None:
+        """Let another group of workers get to a new checkpoint, and a random moment further."""
+        wait_for(lambda: self.watched.works_with(2, groups=groups), f"group {groups} at a new checkpoint", PATIENCE_S)
+        SystemClock().sleep_s(self.draw.uniform(0.0, 1.0))
+
+
+@pytest.mark.drill
+def test_twenty_random_deaths_change_no_bit_of_the_weights_and_each_sample_is_seen_once(tmp_path: Path) -> None:
+    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(10**6))
+    print(f"{SEED_VARIABLE}={seed}")
+    draw = random.Random(seed)
+    config, log = job(tmp_path / "home"), tmp_path / "log"
+    watched = Watched(config)
+    with private_cluster(nodes=3) as cluster:
+        killer = Killer(cluster, watched, draw)
+        process = start(config, cluster, log)
+        try:
+            groups = 1
+            for victim in victims(draw):
+                killer.later(groups=groups)
+                groups = len(watched.events("run_started")) + 1
+                killer.strike(victim)
+            killer.later(groups=groups)
+            assert process.wait(timeout=PATIENCE_S) == 0, log.read_text("utf-8")
+        finally:
+            process.kill()
+            process.wait()
+    assert sum(killer.struck.values()) == KILLS
+    found = verify(watched.home.run(config.run))
+    assert found.sound
+    assert all(count == 0 for epoch in found.epochs for fate, count in epoch.counts.items() if fate is not Fate.ONCE)
+    assert set(found.worlds) == {2}
+    reference = replace(config, home=tmp_path / "reference", record_consumed=False)
+    digest = log.read_text("utf-8").splitlines()[-1]
+    assert digest == digest_of_same_history(reference, history_of(config.home, config.run)), f"seed {seed}"
