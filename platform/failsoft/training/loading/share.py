@@ -45,6 +45,11 @@ class SyntheticShare:
         self._monitor.count(good=max(0, samples - synthetic), bad=synthetic)
 
     @property
+    def bad(self) -> int:
+        """Samples in the window that something stood in for."""
+        return self._monitor.verdict().bad
+
+    @property
     def alarming(self) -> bool:
         """Above the share at which people are told."""
         return self._monitor.verdict().warning
