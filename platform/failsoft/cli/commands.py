@@ -10,6 +10,20 @@ import typer
 
 from failsoft.artifacts.home import Home
 from failsoft.cli.app import DEFAULT_URL, HomeOption, UrlOption, WhyOption, app, console
+from failsoft.cli.train_options import (
+    DataOption,
+    FaultsOption,
+    PoisonedOption,
+    PreflightOption,
+    PresetOption,
+    RecordConsumedOption,
+    RemoteOption,
+    RunOption,
+    SeedOption,
+    SnapshotPlaceOption,
+    ThreadsOption,
+    WorkersOption,
+)
 from failsoft.health.faults import FaultPlan
 from failsoft.local_ray import local_ray, settle_environment
 from failsoft.remote import GatewayClient
@@ -40,38 +54,18 @@ def demo(
 
 @app.command()
 def train(
-    data: Annotated[
-        Path | None, typer.Option(help="Folder with SNIPS or CLINC150 JSON files; the embedded corpus without it.")
-    ] = None,
-    run: Annotated[str, typer.Option(help="Name of the run; the same name again goes on where it stopped.")] = "first",
-    workers: Annotated[
-        str, typer.Option(metavar="N|MIN:MAX", help="Ray Train workers: a number, or a range like 1:4.")
-    ] = "1",
-    threads: Annotated[int, typer.Option(min=1, help="Threads of each worker.")] = 2,
-    preset: Annotated[str | None, typer.Option(help="demo, embedded or snips; by default what fits the data.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of order, weights and dropout.")] = 7,
-    faults: Annotated[
-        str, typer.Option(help='Planned faults, JSON like [{"kind": "nan_batch", "position": 40}]; for drills only.')
-    ] = "[]",
-    snapshot_place: Annotated[
-        SnapshotPlace, typer.Option(help="Whose RAM keeps a snapshot: each worker's all, worker 0's, equal shares.")
-    ] = SnapshotPlace.EACH_RANK,
-    poisoned: Annotated[
-        Poisoned, typer.Option(help="Batches that a rollback undid: passed over with dead letters, or met again.")
-    ] = Poisoned.SKIP,
-    remote: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Copies of checkpoints: s3://bucket/prefix, gs://…, file:///mnt/…; a fresh machine goes on from them.",
-        ),
-    ] = None,
-    record_consumed: Annotated[
-        bool, typer.Option("--record-consumed", help="Keep the ids of all batches, for: failsoft verify.")
-    ] = False,
-    preflight: Annotated[
-        bool, typer.Option("--preflight/--no-preflight", help="Look at each node before each attempt.")
-    ] = True,
+    data: DataOption = None,
+    run: RunOption = "first",
+    workers: WorkersOption = "1",
+    threads: ThreadsOption = 2,
+    preset: PresetOption = None,
+    seed: SeedOption = 7,
+    faults: FaultsOption = "[]",
+    snapshot_place: SnapshotPlaceOption = SnapshotPlace.EACH_RANK,
+    poisoned: PoisonedOption = Poisoned.SKIP,
+    remote: RemoteOption = None,
+    record_consumed: RecordConsumedOption = False,
+    preflight: PreflightOption = True,
     home: HomeOption = None,
 ) -> None:
     """Train intents and slots, print the quality as a table, gate and publish a release.
