@@ -20,6 +20,7 @@ from failsoft.training.letters.letter_office import LetterOffice
 from failsoft.training.loop_plan import LoopPlan, Task, Validation
 from failsoft.training.lower_rate import LowerRate
 from failsoft.training.memory.net import MemoryNet
+from failsoft.training.pace.keeper import PaceKeeper
 from failsoft.training.recovery import Recovery
 from failsoft.training.samples import SampleCount
 from failsoft.training.saving import Saving
@@ -59,8 +60,22 @@ class LoopParts:
         self.degradations = Degradations(self._chronicle.tell)
         self._rate = LowerRate(self.guard.relief, self.degradations)
         self.net = self._net()
+        self._pace = self._pace_keeper()
         self.state.memory = self.net.ladder
         self._callbacks = Callbacks(self.listeners, self._chronicle.tell, self.desk.clock)
+
+    def _pace_keeper(self) -> PaceKeeper | None:
+        """Times the guard's passes, as the net has left them; one rank alone has nobody to be slower than."""
+        if self.plan.pace is None or self._ranks.world == 1:
+            return None
+        return PaceKeeper(
+            self.guard,
+            self.desk.clock,
+            global_batch=self.batches.global_batch,
+            policy=self.plan.pace,
+            remedy=self.plan.pace_remedy,
+            degradations=self.degradations,
+        )
 
     def _way_back(self) -> Recovery:
         return Recovery(
@@ -108,6 +123,7 @@ class LoopParts:
             samples=self._samples,
             desk=self.desk,
             ranks=self._ranks,
+            pace=self._pace,
         )
 
     @cached_property

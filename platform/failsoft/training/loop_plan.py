@@ -14,6 +14,7 @@ from failsoft.errors import ConfigError
 from failsoft.training.checkpoints.cadence import Cadence
 from failsoft.training.escalation import Poisoned
 from failsoft.training.memory.rungs import MemoryPolicy
+from failsoft.training.pace.policy import PacePolicy, RemedyPolicy
 from failsoft.training.snapshots.snapshot import SnapshotPolicy
 from failsoft.training.state import TrainingState
 
@@ -64,12 +65,18 @@ class LoopPlan:
     """Where RAM snapshots lie: everything on each rank, on rank 0, or in shares; and how much RAM they may take."""
     memory: MemoryPolicy = field(default_factory=MemoryPolicy)
     """What is done, in which order, when memory runs out or grows short."""
+    pace: PacePolicy | None = field(default_factory=PacePolicy)
+    """How slow ranks are found and named; None: nobody looks."""
+    pace_remedy: RemedyPolicy | None = None
+    """How others take over part of a slow rank's samples; None: it is only named, and the division stays even."""
 
     def __post_init__(self) -> None:
         """Refuse plans that do nothing."""
         for name in ("total_batches", "snapshot_every_steps", "checkpoint_every_steps"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; use 1 or more")
+        if self.pace is None and self.pace_remedy is not None:
+            raise ConfigError("pace_remedy is set and pace is None; a slow rank must be found before it is relieved")
         self.cadence()
 
     def cadence(self) -> Cadence:

@@ -57,19 +57,3 @@ def rank_weight(ranks: Ranks, real: float) -> float | None:
     if ranks.world > 1:
         total = ranks.sum_(torch.tensor([float(real)], dtype=torch.float64)).item()
     return real * ranks.world / total if total > 0.0 else None
-
-
-def share_weight(task: object, ranks: Ranks, *, position: int, whole: NDArray[np.int64]) -> float | None:
-    """Load this rank's share of a batch, where the task does that, and weigh it; None: nothing real on any rank.
-
-    Args:
-        task: of the loop.
-        ranks: of the run.
-        position: of the batch.
-        whole: all its samples.
-    """
-    mine = whole[ranks.rank :: ranks.world]
-    if not isinstance(task, Loads):
-        return len(mine) * ranks.world / len(whole)  # makes the mean over ranks the mean over samples
-    real = task.load(position, mine if len(mine) else whole[:1], counted=bool(len(mine)))
-    return rank_weight(ranks, real)
