@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from safetensors.torch import load
 
 from failsoft.errors import ConfigError
 from failsoft.health.clock import ManualClock
-from failsoft.training.checkpoints.tensor_file import Stamp
+from failsoft.training.checkpoints.tensor_file import Stamp, stamp_in
 from failsoft.training.checkpoints.writer_link import take
 from failsoft.training.checkpoints.writer_policy import WriterPolicy, WriterRecord, hopeless
 from failsoft.training.checkpoints.writer_slot import Slot
@@ -106,6 +107,27 @@ def test_memory_fits_only_its_own_layout(other: dict[str, torch.Tensor]) -> None
 def test_a_tensor_that_the_file_cannot_hold_is_refused_by_its_kind() -> None:
     with pytest.raises(ConfigError, match="complex128"):
         Slot({"w": torch.ones(2, dtype=torch.complex128)}, 1, shared=False)
+
+
+def test_the_memory_bears_the_moment_it_was_filled_at_and_no_older_one() -> None:
+    slot = Slot({"w": torch.ones(4)}, 10, shared=False)
+    for position in (3, 10**15):
+        slot.fill({"w": torch.ones(4)}, b"{}", Stamp(position=position, step=position - 1))
+        file = bytes(slot.memory[: slot.tensors_bytes])
+        assert stamp_in(file) == Stamp(position=position, step=position - 1)
+        assert torch.equal(load(file)["w"], torch.ones(4))
+    slot.close()
+
+
+def test_memory_that_cannot_be_mapped_leaves_no_handle_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    before = sorted(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr("failsoft.training.checkpoints.writer_slot.mmap.mmap", full)
+    with pytest.raises(OSError, match="Cannot allocate"):
+        Slot({"w": torch.ones(4)}, 10, shared=True)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 @pytest.mark.cuda

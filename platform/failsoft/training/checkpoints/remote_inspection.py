@@ -11,12 +11,12 @@ from typing import Any
 
 import pyarrow
 
-from failsoft.artifacts.address import below
+from failsoft.artifacts.address import below, shown
 from failsoft.artifacts.manifest import Manifest
 from failsoft.artifacts.remote_place import place_of
 from failsoft.artifacts.remote_store import RemoteArtifact, RemoteShelf, RemoteStore
 from failsoft.artifacts.store import Artifact, ArtifactStore
-from failsoft.errors import ArtifactError, ArtifactMissingError
+from failsoft.errors import ArtifactError, ArtifactMissingError, ConfigError
 from failsoft.health.clock import Clock
 from failsoft.training.checkpoints.inspection import NEWEST, Finding, position_of
 from failsoft.training.checkpoints.retention import Rule, Shelved, removable
@@ -104,12 +104,12 @@ def both_places(here: Sequence[Artifact], url: str | None) -> BothPlaces:
     """
     if url is None:
         return BothPlaces(seen=_merged(here, ()))
-    remote = remote_checkpoints(url)
     try:
+        remote = remote_checkpoints(url)
         with reached(remote):
             shelf = remote.shelf()
-    except ArtifactError as error:
-        return BothPlaces(seen=_merged(here, ()), remote=remote.place.shown, unreadable=str(error))
+    except (ArtifactError, ConfigError) as error:
+        return BothPlaces(seen=_merged(here, ()), remote=shown(url), unreadable=str(error))
     return BothPlaces(seen=_merged(here, shelf.there), remote=remote.place.shown, unfinished=shelf.unfinished)
 
 
