@@ -194,10 +194,18 @@ def test_another_run_in_the_same_place_takes_nothing_over(tmp_path: Path, memory
     assert began(tmp_path / "run") == [(0, 0)]
 
 
-def test_other_code_takes_nothing_over(tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_code_goes_on_and_says_so(tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     die_at(run_of(tmp_path), 15)
     monkeypatch.setattr("failsoft.training.succession.versions", lambda: {"torch": "another"})
-    goes_by_disk(tmp_path, run_of(tmp_path), to=0)
+    run_of(tmp_path).run()
+    assert began(tmp_path)[-1] == (12, 3)
+    (said,) = told(tmp_path, "versions_differ")
+    assert said.data["versions"]["torch"][1] == "another"
+
+
+def test_other_settings_take_nothing_over(tmp_path: Path, memory: Path) -> None:
+    die_at(run_of(tmp_path), 15)
+    goes_by_disk(tmp_path, run_of(tmp_path, plan=replace(PLAN, seed=4)), to=0)
 
 
 def test_a_snapshot_of_another_number_of_ranks_is_not_used_and_its_memory_is_given_back(

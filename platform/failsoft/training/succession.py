@@ -2,8 +2,7 @@
 
 A worker that is killed leaves its snapshots in memory of the host (:mod:`failsoft.training.snapshots.refuge`). The next
 group begins with the newest one that every rank holds whole, if the newest checkpoint on disk is older; with the
-checkpoint otherwise: on another host, after a restart of the host, with another number of workers, other code, or other
-settings.
+checkpoint otherwise: on another host, after a restart of the host, with another number of workers, or other settings.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from failsoft.artifacts.manifest import digest_bytes
 from failsoft.artifacts.store import Artifact
 from failsoft.errors import ConfigError
 from failsoft.training.checkpoints.checkpoint import Checkpoints
@@ -32,6 +30,7 @@ from failsoft.training.state import TrainingState, flatten
 
 SAVED = "saved"
 """In what lies beside a snapshot: position of the checkpoint that was newest on disk at that moment; -1 without any."""
+_VERSIONS = "versions"
 _ORPHAN_AFTER_S = 3600.0
 """Longer than any back-off; memory of runs that nobody took up again for so long is given back."""
 
@@ -64,9 +63,9 @@ class Succession:
         Raises:
             IncompatibleArtifactError: the checkpoint on disk is of another run or model.
         """
-        bound = digest_bytes(f"{self._identity} {json.dumps(versions())}".encode())
+        folder, clock = self.desk.folder, self.desk.clock
         self.refuge, self._refusal = open_refuge(
-            self.plan.snapshots, run_folder=self.desk.folder, bound=bound, ranks=self.ranks, clock=self.desk.clock
+            self.plan.snapshots, run_folder=folder, bound=self._identity, ranks=self.ranks, clock=clock
         )
         self.checkpoints.instead = self._from_memory
         restored = self.checkpoints.restore(self.state, seed=self.plan.seed)
@@ -78,7 +77,7 @@ class Succession:
     def lay_beside(self, what: Callable[[], Mapping[str, Any]]) -> None:
         """Called with each snapshot: small JSON for whoever goes on from it."""
         if self.refuge is not None:
-            self.refuge.beside = what
+            self.refuge.beside = lambda: {**what(), _VERSIONS: versions()}
 
     def look(self) -> None:
         """Say once why snapshots go with the worker, if they do; after each snapshot."""
@@ -120,10 +119,19 @@ class Succession:
     def _gone_on(self, held: Held, note: Note) -> Restored:
         put_back(held, flatten(self.state).tensors, self.state, self.ranks, with_counts=True)
         self.inherited = note.beside
+        self._tell_versions(note.beside.get(_VERSIONS) or {})
         if self.refuge is not None:
             self.refuge.keep_only(note)
         where, step = note.moment.position, note.moment.step
         return Restored(name=f"the snapshot of step {step}", position=where, step=step, source=Source.HOST_MEMORY)
+
+    def _tell_versions(self, then: Mapping[str, str]) -> None:
+        """As with a checkpoint: the same run, but with other code no longer the same bit for bit."""
+        now = versions()
+        differ = {part: [then.get(part), now[part]] for part in now if then.get(part) != now[part]}
+        if differ:
+            said = f"since the snapshot, {', '.join(differ)} changed"
+            self.chronicle.tell("versions_differ", said, versions=differ)
 
     def _common(self, notes: Sequence[Note], checkpoint: Artifact | None) -> list[Moment]:
         """Moments beyond the checkpoint that every rank has a note of, the newest first; the same on all ranks.

@@ -37,7 +37,7 @@ class Owner:
     rank: int
     world: int
     bound: str
-    """Digest of what the run is about, and of the code and libraries it runs on."""
+    """Digest of what the run is about."""
 
 
 @dataclass(frozen=True, kw_only=True)
