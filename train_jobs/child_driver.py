@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from itertools import count
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -160,7 +161,8 @@ class _Child:
         self._lost: DriverLostError | None = None
         self._tell(config)
         answers = os.fdopen(read, encoding="utf-8")
-        threading.Thread(target=self._hear, args=(answers,), name="driver-answers", daemon=True).start()
+        self._ear = threading.Thread(target=self._hear, args=(answers,), name="driver-answers", daemon=True)
+        self._ear.start()
 
     @property
     def alive(self) -> bool:
@@ -193,6 +195,7 @@ class _Child:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self._ear.join()
 
     def _tell(self, line: str) -> None:
         to = self.process.stdin
@@ -200,7 +203,7 @@ class _Child:
             if to is not None:
                 to.write(line + "\n")
                 to.flush()
-        except OSError:  # it is gone; whoever hears its answers says so
+        except (OSError, ValueError):  # it is gone; whoever hears its answers says so
             return
 
     def _hear(self, answers: TextIO) -> None:
@@ -209,6 +212,9 @@ class _Child:
                 self._settle(json.loads(line))
         status = self.process.wait()
         with self._lock:
+            if self.process.stdin is not None:
+                with suppress(OSError):  # an order that it never took
+                    self.process.stdin.close()
             self._lost = DriverLostError(f"the driver process {self.process.pid} {_in_words(status)}")
             left, self._open = self._open, {}
         for answer in left.values():

@@ -94,7 +94,7 @@ def strike(pid: int) -> bool:
     return True
 
 
-def wait_for(holds: Any, what: str, patience_s: float = 300.0) -> Any:
+def wait_for(holds: Any, what: str, patience_s: float = 600.0) -> Any:
     """What ``holds()`` gives once it is true; fails when that takes too long."""
     clock = SystemClock()
     until_s = clock.monotonic_s() + patience_s

@@ -17,6 +17,7 @@ from failsoft.health.ledger import Event, read_ledger
 from failsoft.training.accounting.exactness import verify
 from failsoft.training.progress import PositionMark
 from failsoft.training.survival.growth import ResizePolicy
+from failsoft.training.survival.warmth import SparePolicy
 from tests.conftest import ROOT
 from tests.drills.private_cluster import PrivateCluster, private_cluster, strike, wait_for
 from tests.drills.same_history import digest_of_same_history, history_of
@@ -39,6 +40,8 @@ def job(home: Path) -> JobConfig:
         backoff=BackoffPolicy(first_s=10 * SECOND, cap_s=90 * SECOND, jitter_fraction=0.0),
         resize=ResizePolicy(look_s=0.5, steady_s=2.0),
         record_consumed=True,
+        preflight=None,  # has a drill of its own
+        spares=SparePolicy(per_worker=0),
         publish=False,
     )
 

@@ -14,6 +14,7 @@ import pytest
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.clock import SystemClock
 from failsoft.training.accounting.exactness import Fate, verify
+from failsoft.training.survival.warmth import SparePolicy
 from tests.drills.private_cluster import PrivateCluster, private_cluster, strike, wait_for
 from tests.drills.same_history import digest_of_same_history, history_of
 from tests.drills.test_elastic import Watched, start
@@ -22,7 +23,7 @@ from train_jobs.config import JobConfig, Preset
 SEED_VARIABLE = "FAILSOFT_DRILL_SEED"
 KILLS = 20
 VICTIMS = ("worker", "node", "controller", "driver")
-PATIENCE_S = 300.0
+PATIENCE_S = 600.0
 
 
 def job(home: Path) -> JobConfig:
@@ -35,6 +36,8 @@ def job(home: Path) -> JobConfig:
         checkpoint_every_steps=10,
         backoff=BackoffPolicy(first_s=0.0, cap_s=0.0),
         record_consumed=True,
+        preflight=None,  # has a drill of its own
+        spares=SparePolicy(per_worker=0),
         publish=False,
     )
 

@@ -1,0 +1,39 @@
+"""A driver's process without Ray: answers orders as its first argument says, then takes the handle for answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+
+def main(kind: str, handle: int) -> None:
+    with os.fdopen(handle, "w", encoding="utf-8") as answers:
+        config = json.loads(sys.stdin.readline())
+        for line in sys.stdin:
+            order = json.loads(line)
+            if order["do"] == "end":
+                return
+            answers.write(json.dumps({"id": order["id"]} | answer(kind, order, config)) + "\n")
+            answers.flush()
+
+
+def answer(kind: str, order: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
+    if order["do"] == "rooms":
+        room = {"node": "ab", "name": "here", "free": {"CPU": 1.0}, "total": {"CPU": 2.0}, "state": "draining"}
+        return {"value": [room]}
+    if order["do"] == "start" and kind == "refusing":
+        return {"error": "CorpusError", "says": f"the data of {config['run']} can't be read"}
+    if order["do"] == "start" and kind == "no-ray":
+        return {"error": "NoRayError", "says": "no Ray here"}
+    if order["do"] == "attempt" and kind == "dying":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if order["do"] == "attempt":
+        return {"value": f"{order['workers']} without {order['excluded']} in {os.getpid()}"}
+    return {"value": None}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
