@@ -26,6 +26,7 @@ from failsoft.training.survival.notice import NoticePolicy
 from failsoft.training.survival.preflight import PreflightPolicy
 from failsoft.training.survival.preflight_faults import NodeFault
 from failsoft.training.survival.room import WorkerRange
+from failsoft.training.survival.warmth import SparePolicy
 from failsoft.training.survival.watch_policy import WatchPolicy
 from failsoft.training.validation_plan import ValidationPlan
 
@@ -114,6 +115,8 @@ class JobConfig:
     """How long workers have to leave."""
     fabric: FabricConfig = field(default_factory=FabricConfig)
     """The network between workers."""
+    spares: SparePolicy = field(default_factory=SparePolicy)
+    """Warm processes that stand by for a restart of the workers."""
     record_consumed: bool = False
     """Write down the ids of all batches that the run consumes, so that ``failsoft verify`` can judge it."""
     publish: bool = True

@@ -96,6 +96,7 @@ class HereDriver:
             fabric=config.fabric,
             watch=config.watch,
             notice=config.notice,
+            spares=config.spares,
         )
 
     def finish(self) -> JobResult:

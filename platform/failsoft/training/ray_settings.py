@@ -10,6 +10,7 @@ from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Ledger, Side
 from failsoft.training.survival.fabric import FabricConfig
 from failsoft.training.survival.notice import NoticePolicy
+from failsoft.training.survival.warmth import SparePolicy
 from failsoft.training.survival.watch_policy import WatchPolicy
 
 NODE_LABEL = "ray.io/node-id"
@@ -33,6 +34,8 @@ class RaySettings:
     """Ids of nodes (hex) that get no worker: they failed a test, or do not answer."""
     immediate_retries: int = 1
     """Restarts of the worker group by Ray itself, at once; later failures go to the supervisor, which waits."""
+    spares: SparePolicy = field(default_factory=SparePolicy)
+    """Processes that stand by, warm, to be the workers of the next restart."""
     fabric: FabricConfig = field(default_factory=FabricConfig)
     """The network between workers, and how long it may be silent."""
     watch: WatchPolicy = field(default_factory=WatchPolicy)
@@ -54,8 +57,11 @@ class RaySettings:
         return {"CPU": float(self.threads_per_worker)} | ({"GPU": 1.0} if self.gpu else {})
 
     def selector(self) -> dict[str, str] | None:
-        """Ray's label selector that keeps workers off the excluded nodes; None: any node will do."""
-        return {NODE_LABEL: f"!in({', '.join(sorted(self.excluded))})"} if self.excluded else None
+        """Ray's label selector that keeps workers off the excluded nodes; None: any node will do.
+
+        No blank follows a comma: Ray 2.60 takes it for a part of the id, and excludes the first node only.
+        """
+        return {NODE_LABEL: f"!in({','.join(sorted(self.excluded))})"} if self.excluded else None
 
     def open_ledger(self) -> Ledger:
         """The run's ledger, for the process that asks."""

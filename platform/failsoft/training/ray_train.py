@@ -65,7 +65,7 @@ def run_attempt(build: Build, config: Any, settings: RaySettings) -> str | None:
         os.environ.setdefault(name, value)
     (settings.folder / _RAY_LIST_OF_CHECKPOINTS).unlink(missing_ok=True)
     try:
-        with warm_environment([build.__module__], settings.spares) as environment:
+        with warm_environment([build.__module__], settings) as environment:
             _trainer(build, config, settings, environment).fit()
     except (ray.train.TrainingFailedError, ray.exceptions.RayActorError) as error:
         if isinstance(getattr(error, "controller_failure", None), WorkerGroupStartupTimeoutError):
