@@ -28,6 +28,7 @@ from failsoft.training.snapshots.snapshot import SnapshotPolicy
 from failsoft.training.spikes import SpikePolicy
 from failsoft.training.state import TrainingState
 from train_jobs.config import JobConfig
+from train_jobs.validation import validator_of
 from train_jobs.workload import IntentNerTask, Workload, read_workload
 
 
@@ -40,12 +41,11 @@ def build_loop(config: JobConfig, ranks: Ranks, deliver: Deliver) -> TrainLoop:
     desk = _desk(config)
     store = Home.find(config.home).checkpoints(config.run, SystemClock())
     shared = _shared(state, ranks)
+    batches = GlobalBatches(num_samples=len(workload.train), global_batch=workload.recipe.batch_size, seed=config.seed)
     return TrainLoop(
         state=state,
         task=IntentNerTask(shared, workload, device),
-        batches=GlobalBatches(
-            num_samples=len(workload.train), global_batch=workload.recipe.batch_size, seed=config.seed
-        ),
+        batches=batches,
         plan=_plan(config, workload),
         guard=_guard(shared, state, workload, ranks, config.loss_spikes),
         breaker=breaker,
@@ -59,6 +59,7 @@ def build_loop(config: JobConfig, ranks: Ranks, deliver: Deliver) -> TrainLoop:
             mirror=_mirror(config, store),
         ),
         desk=desk,
+        validation=validator_of(config, workload, state, ranks, desk, batches_per_epoch=batches.batches_per_epoch),
     )
 
 
@@ -119,6 +120,8 @@ def _plan(config: JobConfig, workload: Workload) -> LoopPlan:
         snapshot_every_steps=config.snapshot_every_steps,
         snapshots=_snapshots(config),
         memory=config.memory,
+        pace=config.pace,
+        pace_remedy=config.pace_remedy,
         poisoned=config.poisoned,
         checkpoint_every_steps=config.checkpoint_every_steps,
         checkpoint_every_s=config.checkpoint_every_s,

@@ -32,7 +32,7 @@ from failsoft.models.tokens import TextCodec
 from train_jobs.config import JobConfig
 from train_jobs.prepared import CORPUS, prepared_corpus
 
-_TRAIN = "train.json"
+_TRAIN, _VALIDATION = "train.json", "validation.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,8 @@ class Workload:
     codec: TextCodec
     labels: LabelSet
     train: EncodedSplit
+    validation: EncodedSplit | None
+    """To be judged on while it trains; None where nobody asked for it, or in a folder from before there was one."""
     identity: dict[str, Any]
     """What makes a run this run; a checkpoint of another identity is refused."""
 
@@ -142,7 +144,8 @@ def _fill(folder: Path, corpus: Corpus, recipe: Recipe) -> None:
     codec, labels = TextCodec.train([utterance.text for utterance in corpus.train], recipe.codec), LabelSet.of(corpus)
     codec.save(folder / "codec.json")
     labels.save(folder / "labels.json")
-    (folder / _TRAIN).write_text(json.dumps([asdict(utterance) for utterance in corpus.train]), "utf-8")
+    for name, split in ((_TRAIN, corpus.train), (_VALIDATION, corpus.validation)):
+        (folder / name).write_text(json.dumps([asdict(utterance) for utterance in split]), "utf-8")
 
 
 def read_workload(config: JobConfig) -> Workload:
@@ -153,14 +156,16 @@ def read_workload(config: JobConfig) -> Workload:
     """
     prepared = _prepared(config).open(CORPUS)
     folder, identity = prepared.path, dict(prepared.manifest.meta)
-    utterances = _utterances(folder)
+    utterances = _utterances(folder, _TRAIN)
     codec, labels = TextCodec.load(folder / "codec.json"), LabelSet.load(folder / "labels.json")
     recipe = recipe_named(identity["recipe"]["name"])
+    looks = config.validation.looks and (folder / _VALIDATION).exists()
     return Workload(
         recipe=recipe,
         codec=codec,
         labels=labels,
         train=encode_corpus(utterances, codec, labels).for_training(recipe.distortion),
+        validation=encode_corpus(_utterances(folder, _VALIDATION), codec, labels) if looks else None,
         identity=identity,
     )
 
@@ -171,11 +176,11 @@ def read_utterances(config: JobConfig) -> list[Utterance]:
     Raises:
         ArtifactError: they are not there, or torn since.
     """
-    return _utterances(_prepared(config).open(CORPUS).path)
+    return _utterances(_prepared(config).open(CORPUS).path, _TRAIN)
 
 
-def _utterances(folder: Path) -> list[Utterance]:
-    return [_utterance(record) for record in json.loads((folder / _TRAIN).read_text("utf-8"))]
+def _utterances(folder: Path, name: str) -> list[Utterance]:
+    return [_utterance(record) for record in json.loads((folder / name).read_text("utf-8"))]
 
 
 def _utterance(record: dict[str, Any]) -> Utterance:
