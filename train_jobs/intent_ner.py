@@ -21,6 +21,7 @@ from failsoft.errors import ConfigError, FailsoftError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.faults import FaultPlan
 from failsoft.training.escalation import Poisoned
+from failsoft.training.pace.policy import RemedyPolicy
 from failsoft.training.snapshots.snapshot_place import SnapshotPlace
 from failsoft.training.survival.notice import Notice
 from failsoft.training.survival.preflight import PreflightPolicy
@@ -93,12 +94,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--remote", metavar="URL", help=there)
     enough = "stop when no copy could be made for so long; left out: the local ones are enough to go on"
     parser.add_argument("--remote-stop-after", type=float, metavar="SECONDS", help=enough)
+    _add_pace_and_validation(parser)
     parser.add_argument("--max-batches", type=int)
     parser.add_argument("--first-wait", type=float, default=10.0, metavar="SECONDS", help="first back-off; then x 3")
     parser.add_argument("--record-consumed", action="store_true", help="keep sample ids for: failsoft verify")
     parser.add_argument("--no-preflight", action="store_true", help="look at no node before an attempt")
     parser.add_argument("--no-publish", action="store_true", help="train and evaluate only")
     return parser
+
+
+def _add_pace_and_validation(parser: argparse.ArgumentParser) -> None:
+    looks = "look at the validation split after so many updates; the best checkpoint is then the best by that"
+    parser.add_argument("--validate-every", type=int, metavar="STEPS", help=looks)
+    relieved = "others take over part of a slow worker's samples, until it recovers; left out: it is only named"
+    parser.add_argument("--relieve-slow-workers", action="store_true", help=relieved)
 
 
 def _config(given: argparse.Namespace) -> JobConfig:
@@ -116,6 +125,8 @@ def _config(given: argparse.Namespace) -> JobConfig:
         snapshot_place=given.snapshot_place,
         poisoned=given.poisoned,
         checkpoint_every_steps=given.checkpoint_every,
+        validate_every_steps=given.validate_every,
+        pace_remedy=RemedyPolicy() if given.relieve_slow_workers else None,
         remote=given.remote,
         remote_stop_after_s=given.remote_stop_after,
         max_batches=given.max_batches,

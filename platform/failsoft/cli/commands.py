@@ -17,11 +17,13 @@ from failsoft.cli.train_options import (
     PreflightOption,
     PresetOption,
     RecordConsumedOption,
+    RelieveOption,
     RemoteOption,
     RunOption,
     SeedOption,
     SnapshotPlaceOption,
     ThreadsOption,
+    ValidateOption,
     WorkersOption,
 )
 from failsoft.health.faults import FaultPlan
@@ -63,6 +65,8 @@ def train(
     faults: FaultsOption = "[]",
     snapshot_place: SnapshotPlaceOption = SnapshotPlace.EACH_RANK,
     poisoned: PoisonedOption = Poisoned.SKIP,
+    validate_every: ValidateOption = None,
+    relieve_slow_workers: RelieveOption = False,
     remote: RemoteOption = None,
     record_consumed: RecordConsumedOption = False,
     preflight: PreflightOption = True,
@@ -72,6 +76,7 @@ def train(
 
     On the Ray of $RAY_ADDRESS, else on a private one. Ctrl-C saves and leaves; the same command goes on.
     """
+    from failsoft.training.pace.policy import RemedyPolicy
     from failsoft.training.survival.preflight import PreflightPolicy
     from train_jobs.config import JobConfig, Preset
 
@@ -86,6 +91,8 @@ def train(
         faults=FaultPlan.from_json(faults),
         snapshot_place=snapshot_place,
         poisoned=poisoned,
+        validate_every_steps=validate_every,
+        pace_remedy=RemedyPolicy() if relieve_slow_workers else None,
         remote=remote,
         record_consumed=record_consumed,
         preflight=PreflightPolicy() if preflight else None,

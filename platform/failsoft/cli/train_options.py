@@ -36,6 +36,13 @@ RemoteOption = Annotated[
         help="Copies of checkpoints: s3://bucket/prefix, gs://…, file:///mnt/…; a fresh machine goes on from them.",
     ),
 ]
+ValidateOption = Annotated[
+    int | None, typer.Option(min=1, metavar="STEPS", help="Look at the validation split after so many updates.")
+]
+RelieveOption = Annotated[
+    bool,
+    typer.Option("--relieve-slow-workers", help="Others take over part of a slow worker's samples; else it is named."),
+]
 RecordConsumedOption = Annotated[
     bool, typer.Option("--record-consumed", help="Keep the ids of all batches, for: failsoft verify.")
 ]
