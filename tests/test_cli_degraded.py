@@ -37,4 +37,4 @@ def test_the_degraded_fraction_is_among_the_metrics_of_a_run(tmp_path: Path) -> 
     left_degraded(tmp_path)
     text = failsoft(tmp_path, "goodput", "first", "--metrics")
     assert 'failsoft_run_degraded_fraction{run="first",of="batches"} 0.75' in text
-    assert 'failsoft_run_degraded_open{run="first",kind="slow_rank"} 1' in text
+    assert 'failsoft_run_degraded_open{run="first",kind="slow_rank"} 1.0' in text

@@ -163,6 +163,7 @@ def _print(result: JobResult, console: Console) -> None:
         f"{'–' if summary.ettr is None else f'{summary.ettr:.1%}'} of the time was productive (failsoft goodput "
         f"{result.run} tells the rest); weights {result.weights_digest}"
     )
+    console.print(summary.degraded.in_words(), markup=False)
     console.print("no release was asked for" if result.bundle is None else f"release {result.bundle.name}")
 
 

@@ -59,7 +59,7 @@ def goodput(
     home: HomeOption = None,
 ) -> None:
     """Say where a run's time went: productive, lost, stalled, and each restart by its parts. They add up."""
-    from failsoft.training.accounting import degraded
+    from failsoft.training.accounting import degraded_metrics
     from failsoft.training.accounting.goodput import as_metrics
     from failsoft.training.accounting.whereabouts import whereabouts
 
@@ -72,7 +72,7 @@ def goodput(
 
         draw_goodput(found, plot)
     if json_ or metrics:
-        shown = as_metrics(found) + degraded.as_metrics(look.summary.degraded, run=run)
+        shown = as_metrics(found) + degraded_metrics.as_metrics(look.summary.degraded, run=run)
         typer.echo(json.dumps(found.to_json(), indent=2) if json_ else shown)
         return
     for table in tables.goodput(found):

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from failsoft.health.ledger import Event, Side
-from failsoft.training.accounting.degraded import Degraded, as_metrics, degraded
+from failsoft.training.accounting.degraded import Degraded, degraded
+from failsoft.training.accounting.degraded_metrics import as_metrics
 
 Story = list[tuple[float, str, dict[str, Any]]]
 
@@ -154,8 +155,31 @@ def test_metrics_name_the_kind_and_leave_out_what_is_not_known() -> None:
     story: Story = [*START, (5.0, "degradation_began", began(50)), (10.0, "run_finished", {"position": 100})]
     text = as_metrics(degraded(events(story)), run='a"b')
     assert 'failsoft_run_degraded_fraction{run="a\\"b",of="batches"} 0.5' in text
-    assert 'failsoft_run_degraded_open{run="a\\"b",kind="memory_rung"} 1' in text
+    assert 'failsoft_run_degraded_open{run="a\\"b",kind="memory_rung"} 1.0' in text
     assert "degraded_fraction{" not in as_metrics(Degraded(), run="a")
+
+
+def test_a_slow_rank_that_still_holds_the_others_up_is_in_the_metrics_with_host_factor_and_since_when() -> None:
+    whose = {"name": "rank 1", "rank": 1, "host": "node-7", "factor": 1.5}
+    story: Story = [
+        *START,
+        (2.0, "degradation_began", began(20, "slow_rank", **whose)),
+        (4.0, "degradation_changed", began(40, "slow_rank", **(whose | {"factor": 1.75, "level": "8/16"}))),
+    ]
+    found = degraded(events(story), seen_at_s=9.0, seen_position=90)
+    (one,) = found.standing
+    assert (one.kind, one.name, one.level, one.since_s, one.data["factor"]) == (
+        "slow_rank",
+        "rank 1",
+        "8/16",
+        2.0,
+        1.75,
+    )
+    text = as_metrics(found, run="r")
+    assert 'failsoft_run_slow_rank_factor{run="r",rank="1",host="node-7"} 1.75' in text
+    assert 'failsoft_run_degraded_since_seconds{run="r",kind="slow_rank",name="rank 1"} 2.0' in text
+    ended_story = [*story, (6.0, "degradation_ended", ended(60, "slow_rank", name="rank 1", rank=1))]
+    assert degraded(events(ended_story)).standing == ()
 
 
 @pytest.mark.parametrize("data", [{}, {"position": 5}, {"degradation": 7, "name": None}])

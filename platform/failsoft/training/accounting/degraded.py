@@ -43,6 +43,20 @@ class DegradedBy:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Standing:
+    """One that holds at the end of what is known."""
+
+    kind: str
+    name: str
+    level: str
+    since_s: float
+    """Wall time of its beginning."""
+    why: str
+    data: Mapping[str, Any]
+    """As its latest event told: for a slow rank ``rank``, ``host`` and ``factor``."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Degraded:
     """The degraded part of one run."""
 
@@ -53,6 +67,8 @@ class Degraded:
     of_seconds: float = 0.0
     """At work."""
     kinds: Mapping[str, DegradedBy] = field(default_factory=dict)
+    standing: tuple[Standing, ...] = ()
+    """What holds now, one by one."""
 
     @property
     def fraction_of_batches(self) -> float | None:
@@ -90,6 +106,7 @@ class _Reader:
         self.told: dict[str, list[Event]] = defaultdict(list)
         self.of_batches = 0
         self._open: dict[_Key, int] = {}
+        self._latest: dict[_Key, tuple[Event, Event]] = {}
         self._dead: frozenset[str] | None = None
         self._position = 0
         self._stand = False
@@ -98,6 +115,11 @@ class _Reader:
     def kinds_open(self) -> frozenset[str]:
         """What holds now."""
         return frozenset(kind for kind, _name, _rank in self._open)
+
+    @property
+    def standing(self) -> tuple[Standing, ...]:
+        """The same, one by one."""
+        return tuple(_standing(*self._latest[key]) for key in self._open)
 
     def read(self, event: Event) -> None:
         """Count the batches up to this event, then follow it."""
@@ -112,6 +134,8 @@ class _Reader:
             self._started(event)
         elif event.kind in {BEGAN, CHANGED}:
             self.told[_key(event)[0]].append(event)
+            first = self._latest[_key(event)][0] if _key(event) in self._open else event
+            self._latest[_key(event)] = (first, event)
             self._open.setdefault(_key(event), self.line.now_us)
         elif event.kind == ENDED:
             self._close(_key(event))
@@ -171,7 +195,7 @@ def degraded(events: Iterable[Event], *, seen_at_s: float | None = None, seen_po
     for event in events:
         reader.read(event)
     reader.seen_alive(seen_at_s, seen_position)
-    still = reader.kinds_open
+    still, standing = reader.kinds_open, reader.standing
     reader.close()
     work = [one for one in reader.line.stretches if one.part in _WORK]
     everything = [span for spans in reader.spans.values() for span in spans]
@@ -181,26 +205,8 @@ def degraded(events: Iterable[Event], *, seen_at_s: float | None = None, seen_po
         seconds=_overlap_s(everything, work),
         of_seconds=sum(one.length_us for one in work) / 1e6,
         kinds={kind: _by(reader, kind, work, is_open=kind in still) for kind in reader.told},
+        standing=standing,
     )
-
-
-def as_metrics(found: Degraded, *, run: str) -> str:
-    """In Prometheus' text format, for a textfile collector; what isn't known is left out."""
-    name = run.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    head = "failsoft_run_degraded"
-    lines = [f"# HELP {head}_fraction Part of a run that was degraded in any way.", f"# TYPE {head}_fraction gauge"]
-    for unit, value in (("batches", found.fraction_of_batches), ("time", found.fraction_of_time)):
-        if value is not None:
-            lines.append(f'{head}_fraction{{run="{name}",of="{unit}"}} {value}')
-    for what, help_ in (
-        ("batches", "Batches worked on"),
-        ("seconds", "Time at work"),
-        ("open", "1 where it holds now"),
-    ):
-        lines += [f"# HELP {head}_{what} {help_}, by kind of degradation.", f"# TYPE {head}_{what} gauge"]
-        for kind, one in found.kinds.items():
-            lines.append(f'{head}_{what}{{run="{name}",kind="{kind}"}} {float(getattr(one, what)):g}')
-    return "\n".join(lines) + "\n"
 
 
 def _by(reader: _Reader, kind: str, work: Sequence[Stretch], *, is_open: bool) -> DegradedBy:
@@ -214,6 +220,12 @@ def _by(reader: _Reader, kind: str, work: Sequence[Stretch], *, is_open: bool) -
         why=told[-1].why,
         open=is_open,
     )
+
+
+def _standing(first: Event, latest: Event) -> Standing:
+    kind, name, _rank = _key(latest)
+    level, said = str(latest.data.get("level", "")), dict(latest.data)
+    return Standing(kind=kind, name=name, level=level, since_s=first.at_s, why=latest.why, data=said)
 
 
 def _once(words: Iterable[object]) -> tuple[str, ...]:
