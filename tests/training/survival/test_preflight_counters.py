@@ -118,12 +118,19 @@ def test_gpus_without_links_have_none() -> None:
     assert gpu_links("GPU 0: NVIDIA T4 (UUID: GPU-1)\n", {}, 10).outcome is Outcome.NOT_HERE
 
 
-def test_a_message_of_the_driver_about_the_machine_fails_once_it_is_new_and_one_about_a_program_never() -> None:
+def test_a_message_of_the_driver_about_the_machine_fails_once_and_one_about_a_program_never() -> None:
     first = gpu_log(LOG, {})
     assert first.outcome is Outcome.PASSED
     found = gpu_log(LOG + OFF_THE_BUS, first.counters)
-    assert (found.outcome, found.why) == (Outcome.FAILED, "xid 79 +1 since the last look")
+    assert (found.outcome, found.why) == (Outcome.FAILED, "XID 79 since the last look")
     assert gpu_log(LOG + OFF_THE_BUS, found.counters).outcome is Outcome.PASSED
+
+
+def test_a_kernel_log_that_forgot_its_beginning_tells_nothing_twice_and_one_of_a_restarted_machine_is_all_new() -> None:
+    later = "[12000.0] eth0: link is up\n"
+    before = gpu_log(OFF_THE_BUS + OFF_THE_BUS + later, {}).counters
+    assert gpu_log(OFF_THE_BUS + later, before).outcome is Outcome.PASSED
+    assert gpu_log(OFF_THE_BUS, before).outcome is Outcome.FAILED
 
 
 def test_a_command_that_is_not_installed_or_refuses_says_nothing() -> None:

@@ -27,6 +27,7 @@ _COMMAND_S = 10.0
 _FATAL_XIDS = frozenset({48, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140})
 """NVIDIA, "XID errors": memory (48, 63, 64, 92, 94, 95, 140), NVLink (74), off the bus (79), GSP (119, 120). Those that
 a user's code can raise by itself (13, 31, 43, 45) say nothing of the machine."""
+_LOG_END = "kernel log end_us"
 _LINK_DOWN = "link_downed"
 _LINK_ERRORS = (
     "symbol_error",
@@ -127,12 +128,20 @@ def gpu_links(text: str, before: Mapping[str, int], max_new_errors: int) -> Find
 
 
 def gpu_log(text: str, before: Mapping[str, int]) -> Finding:
-    """Count the kernel log's XID messages that speak of the machine; one that was not there at the last look fails."""
-    found = {f"xid {number}": 0 for number in sorted(_FATAL_XIDS)}
-    for number in (int(said) for said in re.findall(r"NVRM: Xid \([^)]*\): (\d+)", text)):
-        if number in _FATAL_XIDS:
-            found[f"xid {number}"] += 1
-    return judge_counters(GPU_LOG, found, before, {})
+    """Judge the XID messages in the kernel's log that speak of the machine: one since the last look fails.
+
+    Lines begin with the time since the machine started, so a log that is younger than the last look is all new.
+    """
+    stamps = [int(float(said) * 1e6) for said in re.findall(r"^\[ *(\d+\.\d+)\]", text, re.MULTILINE)]
+    now, since = {_LOG_END: max(stamps, default=0)}, before.get(_LOG_END)
+    if since is None:
+        return passed(GPU_LOG, "noted where it ends", now)
+    begun_us = since if now[_LOG_END] >= since else -1
+    told = re.findall(r"^\[ *(\d+\.\d+)\] NVRM: Xid \([^)]*\): (\d+)", text, re.MULTILINE)
+    new = [number for stamp, number in told if int(number) in _FATAL_XIDS and int(float(stamp) * 1e6) > begun_us]
+    if new:
+        return failed(GPU_LOG, f"XID {', '.join(new)} since the last look", now)
+    return passed(GPU_LOG, "nothing about the machine since the last look", now)
 
 
 def ask(*command: str) -> str | None:

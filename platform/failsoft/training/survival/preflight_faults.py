@@ -40,6 +40,8 @@ class NodeFault:
     kind: NodeFaultKind
     node: str
     """Beginning of Ray's id of it."""
+    since: Path | None = None
+    """The fault is there once this file is; None: from the beginning."""
     mended: Path | None = None
     """The fault is over when this file is there; None: never."""
 
@@ -50,7 +52,8 @@ class NodeFault:
 
     def strikes(self, node: str) -> bool:
         """Whether this node has it now."""
-        return node.startswith(self.node) and (self.mended is None or not self.mended.exists())
+        begun, over = self.since is None or self.since.exists(), self.mended is not None and self.mended.exists()
+        return node.startswith(self.node) and begun and not over
 
 
 @dataclass(frozen=True, kw_only=True)
