@@ -12,7 +12,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 CONTROL = " (again)"
 """Added to the name of the contender that runs twice."""
@@ -26,6 +26,8 @@ class Contender:
     run: Callable[[], object]
     calls: int = 1
     """Calls of ``run`` in one timing: enough that one timing takes far longer than reading the clock."""
+    before: Callable[[], object] = lambda: None
+    """Called before each timing, not timed: waits, say, for what another contender has left to a thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,11 +110,12 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _again(one: Contender) -> Contender:
-    return Contender(name=one.name + CONTROL, run=one.run, calls=one.calls)
+    return replace(one, name=one.name + CONTROL)
 
 
 def _timed_s(one: Contender) -> float:
     run, repeats = one.run, range(one.calls)
+    one.before()
     started_s = time.perf_counter()
     for _ in repeats:
         run()

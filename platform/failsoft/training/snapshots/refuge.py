@@ -65,6 +65,10 @@ class Refuge:
         self._sealing: Future[None] | None = None
         self._parts: tuple[Division | None, str] = (None, "")
 
+    def outliving_bytes(self) -> int:
+        """See :class:`failsoft.training.snapshots.room.Room`."""
+        return sum(len(body.numbers) for body in self._bodies.values())
+
     def spare_bytes(self) -> int:
         """Of bodies that an earlier worker left."""
         mapped = {body.path.name for body in self._bodies.values()}
@@ -174,10 +178,21 @@ class Refuge:
         body.numbers[:] = 0  # touched; and what lies between slices counts as healthy
         memory = torch.from_numpy(body.numbers)
         if pinned:
-            _pin(memory)
-            self._pinned.add(memory.data_ptr())
+            self._pin(body, memory)
         self._bodies[memory.data_ptr()] = body
         return memory
+
+    def _pin(self, body: Body, memory: Tensor) -> None:
+        """Let CUDA copy straight into it.
+
+        Raises:
+            OSError: CUDA refuses.
+        """
+        failed = int(_cuda().cudaHostRegister(memory.data_ptr(), memory.nbytes, 0))
+        if failed:
+            self._folder.drop(body.path.name)
+            raise OSError(f"CUDA can't pin {memory.nbytes} bytes of shared memory: error {failed} of cudaHostRegister")
+        self._pinned.add(memory.data_ptr())
 
     def _let_go(self, address: int) -> Body | None:
         if address in self._pinned:
@@ -252,17 +267,6 @@ def held_of(note: Note, memory: Tensor, device: torch.device) -> Held:
         scalars=dict(note.scalars),
         rng=note.generators(),
     )
-
-
-def _pin(memory: Tensor) -> None:
-    """Let CUDA copy straight into mapped memory; it stays pinned until the process ends.
-
-    Raises:
-        OSError: CUDA refuses.
-    """
-    failed = int(_cuda().cudaHostRegister(memory.data_ptr(), memory.nbytes, 0))
-    if failed:
-        raise OSError(f"CUDA can't pin {memory.nbytes} bytes of shared memory: error {failed} of cudaHostRegister")
 
 
 def _cuda() -> Any:

@@ -42,6 +42,10 @@ class Room(Protocol):
         """RAM that is taken already and that the next :meth:`buffer` may use."""
         ...
 
+    def outliving_bytes(self) -> int:
+        """Of the buffers that are there, those that outlive this process."""
+        ...
+
     def settle(self) -> None:
         """Wait until what was last told to :meth:`whole` is done; before the ranks meet for another snapshot."""
         ...
@@ -82,6 +86,10 @@ class OwnRoom:
     def buffer(self, size_bytes: int, *, pinned: bool) -> Tensor:
         """See :func:`own_buffer`."""
         return own_buffer(size_bytes, pinned=pinned)
+
+    def outliving_bytes(self) -> int:
+        """None."""
+        return 0
 
     def settle(self) -> None:
         """Nothing is ever on its way."""

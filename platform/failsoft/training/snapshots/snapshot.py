@@ -138,6 +138,7 @@ class RamSnapshots:
             most_bytes_by_place=most_bytes_by_place(form.division.parts, ranks.rank, ranks.world),
             pinned_bytes=sum(arena.taken_bytes for arena in self._arenas() if arena.pinned),
             available_bytes=self._available_bytes(),
+            outliving_bytes=self.room.outliving_bytes(),
         )
 
     def take(self) -> str | None:

@@ -32,6 +32,8 @@ class SnapshotMemory:
     """Of those held: pinned for copies from CUDA. Torch takes a power of two for each buffer."""
     available_bytes: int | None
     """RAM that this process may still take now; None where the system does not say."""
+    outliving_bytes: int = 0
+    """Of those held: in memory of the host, where they outlive this process."""
 
     @property
     def share_of_available(self) -> float | None:
@@ -45,6 +47,8 @@ class SnapshotMemory:
         share = self.share_of_available
         of_free = "RAM available unknown" if share is None else f"{share:.1%} of the RAM available is still to be taken"
         pinned = f", {in_gb(self.pinned_bytes)} of it pinned" if self.pinned_bytes else ""
+        if self.outliving_bytes:
+            pinned += f", {in_gb(self.outliving_bytes)} of it outlives the worker"
         return (
             f"RAM snapshots ({self.place}) of rank {self.rank} of {self.world}: {in_gb(self.held_bytes)} held{pinned}, "
             f"at most {in_gb(self.most_bytes)}; {of_free}"
