@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-import numpy as np
-
 from failsoft.training.pace.policy import PacePolicy
 from failsoft.training.pace.shares import FULL
 
@@ -38,13 +36,12 @@ class Pace:
     @classmethod
     def of(cls, durations_s: Sequence[float]) -> Pace | None:
         """From the times themselves; None when there are none. What is no time (0, NaN) counts as none."""
-        known = [value for value in durations_s if 0.0 < value < math.inf]
-        if not known:
+        logs = [math.log(value) for value in durations_s if 0.0 < value < math.inf]
+        if not logs:
             return None
-        logs = np.log(np.asarray(known, dtype=np.float64))
-        median = float(np.median(logs))
-        sigma = max(_LEAST_NOISE, _SIGMA_OF_MAD * float(np.median(np.abs(logs - median))))
-        return cls(log_median=median, error=_ERROR_OF_MEDIAN * sigma / math.sqrt(len(known)), count=len(known))
+        center, spread = _center(logs)
+        error = _ERROR_OF_MEDIAN * max(_LEAST_NOISE, spread) / math.sqrt(len(logs))
+        return cls(log_median=center, error=error, count=len(logs))
 
 
 def at_full_share(paces: Sequence[Pace | None], shares: Sequence[int]) -> list[Pace | None]:
@@ -95,14 +92,25 @@ def _finding(rank: int, paces: Sequence[Pace | None], policy: PacePolicy) -> Fin
     if own is None or not others:
         return _UNKNOWN
     sure = policy.sureness(len(others) + 1)
-    logs = np.asarray([pace.log_median for pace in others])
-    center = float(np.median(logs))
-    spread = _SIGMA_OF_MAD * float(np.median(np.abs(logs - center))) if len(others) >= 3 else 0.0
+    center, spread = _center([pace.log_median for pace in others])
+    spread = spread if len(others) >= 3 else 0.0
     between = _ERROR_OF_MEDIAN * spread / math.sqrt(len(others))
-    error = math.hypot(own.error, max(between, float(np.median([pace.error for pace in others]))))
+    error = math.hypot(own.error, max(between, _median([pace.error for pace in others])))
     excess = own.log_median - center
     low = excess - sure.errors * error
     worth = math.exp(own.log_median) - math.exp(center) >= policy.min_excess_s
     slow = low > math.log(sure.min_factor) and excess > policy.deviations * spread and worth
     look = Look.SLOW if slow else Look.KEEPS_UP if excess < math.log(policy.end_factor) else Look.BETWEEN
     return Finding(look=look, factor=math.exp(excess), surely_above=math.exp(low))
+
+
+def _center(values: Sequence[float]) -> tuple[float, float]:
+    """The median, and the standard deviation that the median distance from it stands for."""
+    center = _median(values)
+    return center, _SIGMA_OF_MAD * _median([abs(value - center) for value in values])
+
+
+def _median(values: Sequence[float]) -> float:
+    """Of a few numbers; six times quicker than numpy's, and the training waits for it."""
+    ordered, half = sorted(values), len(values) // 2
+    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2.0
