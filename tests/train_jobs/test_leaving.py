@@ -48,6 +48,10 @@ class Desk:
     def killed(self) -> str:
         return "a worker died"
 
+    def killed_far(self) -> str:
+        self.checkpoint(20)
+        return self.killed()
+
     def moved(self) -> None:
         self.ledger.record("notice_heard", "Ray drains 3f5a")
         self.ledger.record("preempted", "Ray drains 3f5a", saved=True)
@@ -120,3 +124,37 @@ def test_a_job_that_begins_with_batch_0_again_although_a_checkpoint_is_there_is_
     desk.checkpoint(20)
     with pytest.raises(NoProgressError, match="began again with batch 0 although a checkpoint at batch 20 was there"):
         desk.supervise(desk.began_anew)
+
+
+def test_a_planned_resize_is_neither_waited_for_nor_charged_to_anything(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+
+    def grown() -> None:
+        desk.ledger.record("resize_asked", "planned resize from 1 to 2 workers", workers=1, to=2)
+        desk.ledger.record("notice_heard", "planned resize from 1 to 2 workers")
+        desk.ledger.record("preempted", "planned resize from 1 to 2 workers", saved=True)
+
+    desk.supervise(desk.killed, grown, grown, grown, desk.killed, grown, desk.finish)
+    assert [event.data["wait_s"] for event in desk.events("attempt_failed")] == [10.0, 0.0, 0.0, 0.0, 30.0, 0.0]
+
+
+def test_workers_that_die_although_a_resize_was_asked_for_have_failed(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+
+    def killed_before_it_heard() -> str:
+        desk.ledger.record("resize_asked", "planned resize from 1 to 2 workers", workers=1, to=2)
+        return "a worker died"
+
+    desk.supervise(killed_before_it_heard, desk.finish)
+    assert [event.data["wait_s"] for event in desk.events("attempt_failed")] == [10.0]
+
+
+def test_the_one_immediate_retry_that_ray_had_no_room_for_is_made_with_fewer_workers(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+
+    def node_lost() -> str:
+        desk.ledger.record("room_lost", "the nodes that are left hold 1 of 2 workers at most", fit=1, workers=2)
+        return "a worker died"
+
+    desk.supervise(node_lost, desk.killed, desk.killed_far, desk.killed, desk.finish)
+    assert [event.data["wait_s"] for event in desk.events("attempt_failed")] == [0.0, 10.0, 10.0, 30.0]

@@ -26,11 +26,14 @@ from failsoft.training.survival.notice import (
     NoticePolicy,
     Word,
     drop_notice,
+    drop_resize,
     listen,
     listening,
     passing_on,
     read_notice,
+    read_resize,
     withdraw_notice,
+    withdraw_resize,
 )
 
 
@@ -176,6 +179,30 @@ def test_a_notice_in_the_runs_folder_is_found(tmp_path: Path) -> None:
     deadline = Deadline(notice, tmp_path, policy=NoticePolicy(), ledger=ledger, clock=clock)
     drop_notice(tmp_path, "preStop")
     deadline.look()
+    assert notice.heard == Word(why="preStop", whole_run=True)
+
+
+def test_a_planned_resize_is_a_word_to_the_workers_and_leaves_them_time_to_save(tmp_path: Path) -> None:
+    notice, clock, ends = Notice(), ManualClock(), list[int]()
+    ledger = Ledger(tmp_path / "ledger.jsonl", clock, side=Side.TRAINING, subject="run")
+    deadline = Deadline(notice, tmp_path, policy=NoticePolicy(), ledger=ledger, clock=clock, end=ends.append)
+    drop_resize(tmp_path, "planned resize from 1 to 2 workers")
+    deadline.look()
+    clock.advance(120.0)
+    deadline.look()
+    assert notice.heard is not None
+    assert (notice.heard.why, notice.heard.whole_run) == ("planned resize from 1 to 2 workers", False)
+    assert (read_notice(tmp_path), ends) == (None, [])
+    withdraw_resize(tmp_path)
+    assert read_resize(tmp_path) is None
+
+
+def test_a_run_that_is_told_to_leave_leaves_whatever_else_it_was_asked(tmp_path: Path) -> None:
+    notice, clock = Notice(), ManualClock()
+    ledger = Ledger(tmp_path / "ledger.jsonl", clock, side=Side.TRAINING, subject="run")
+    drop_resize(tmp_path, "planned resize from 1 to 2 workers")
+    drop_notice(tmp_path, "preStop")
+    Deadline(notice, tmp_path, policy=NoticePolicy(), ledger=ledger, clock=clock).look()
     assert notice.heard == Word(why="preStop", whole_run=True)
 
 

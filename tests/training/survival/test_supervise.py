@@ -99,6 +99,8 @@ KILL = Attempt(number=1, finished=False, began=5, reached=5, error="a worker die
 MOVED = replace(KILL, error="SIGTERM", preempted=True)
 FAR = replace(KILL, reached=9)
 MOVED_FAR = replace(MOVED, reached=9)
+GROWN = replace(KILL, error="planned resize from 1 to 2 workers", resized=True, preempted=True)
+NODE_LOST = replace(KILL, room_lost=True)
 
 
 def bug(position: int) -> Attempt:
@@ -123,6 +125,14 @@ def bug(position: int) -> Attempt:
         ([KILL, MOVED, KILL, MOVED, KILL], Next.STOP, 0),
         ([KILL, KILL, MOVED_FAR, KILL], Next.RETRY, 1),
         ([bug(1), MOVED_FAR, bug(2)], Next.RETRY, 1),
+        ([GROWN] * 50, Next.RETRY, 0),
+        ([KILL, *[GROWN] * 50, KILL], Next.RETRY, 2),
+        ([KILL, GROWN, KILL, GROWN, KILL], Next.STOP, 0),
+        ([NODE_LOST], Next.RETRY, 0),
+        ([NODE_LOST, KILL], Next.RETRY, 1),
+        ([replace(NODE_LOST, reached=9), KILL, KILL], Next.RETRY, 2),
+        ([FAR, NODE_LOST], Next.RETRY, 1),
+        ([NODE_LOST, NODE_LOST, NODE_LOST], Next.STOP, 0),
         ([replace(MOVED, told_to_leave=True)], Next.LEAVE, 0),
         ([KILL, KILL, replace(KILL, told_to_leave=True)], Next.LEAVE, 0),
         ([replace(MOVED, told_to_leave=True, finished=True)], Next.DONE, 0),
@@ -145,6 +155,23 @@ def test_preemption_waits_for_nothing_and_leaves_the_waits_of_the_others_alone()
         on_failed=lambda _attempt, wait_s, _why: waits.append(wait_s),
     )
     assert waits == [10.0, 0.0, 30.0, 0.0, 90.0, 0.0]
+
+
+def test_planned_resizes_are_no_preemptions() -> None:
+    policy = replace(POLICY, max_preemptions_without_progress=2)
+    assert next_attempt([MOVED, *[GROWN] * 9], policy).what is Next.RETRY
+
+
+def test_a_lost_node_is_met_at_once_with_the_workers_that_are_left_and_only_then_waited_for() -> None:
+    outcomes, waits = [replace(NODE_LOST, reached=9), KILL, KILL, replace(KILL, finished=True)], list[float]()
+    supervise(
+        lambda number: outcomes[number - 1],
+        policy=POLICY,
+        clock=ManualClock(),
+        rng=random.Random(1),
+        on_failed=lambda _attempt, wait_s, _why: waits.append(wait_s),
+    )
+    assert waits == [0.0, 10.0, 30.0]
 
 
 def test_a_limit_on_preemptions_stops_a_run_that_never_gets_far_enough_to_save() -> None:
