@@ -134,23 +134,13 @@ class Succession:
             self.chronicle.tell("versions_differ", said, versions=differ)
 
     def _common(self, notes: Sequence[Note], checkpoint: Artifact | None) -> list[Moment]:
-        """Moments beyond the checkpoint that every rank has a note of, the newest first; the same on all ranks.
-
-        Where a checkpoint that was there then is gone, and not as a damaged one, somebody took it away to go on from an
-        older one: there are none then.
-        """
+        """Moments to go on from, the best first; the same on all ranks."""
         newest = -1 if checkpoint is None else int(position_of(checkpoint.manifest))
         mine = [asdict(note.moment) | {SAVED: note.beside.get(SAVED, -1)} for note in notes]
         told = [json.loads(text) for text in self.ranks.gather(json.dumps([mine, self._damaged()]))]
-        entries, damaged = told[0]
         if checkpoint is not None and checkpoint.manifest.meta.get("identity_digest") != self._identity:
             return []  # of another run: to restore it says what differs
-        last = max((entry[SAVED] for entry in entries), default=-1)
-        if last > newest and last not in damaged:
-            return []
-        common = [entry for entry in entries if all(entry in others for others, _ in told)]
-        moments = [Moment(**{key: value for key, value in entry.items() if key != SAVED}) for entry in common]
-        return sorted((one for one in moments if one.position > newest), key=lambda one: -one.position)
+        return agreed([offers for offers, _ in told], newest=newest, damaged=told[0][1])
 
     def _damaged(self) -> list[int]:
         """Positions of checkpoints that were put aside; on rank 0."""
@@ -172,3 +162,22 @@ class Succession:
         except ConfigError as error:
             return None, str(error)
         return held, misfit(held.division.parts, live, self.state.optimizer, held.scalars["optimizer_groups"])
+
+
+def agreed(offers: Sequence[Sequence[Mapping[str, Any]]], *, newest: int, damaged: Sequence[int]) -> list[Moment]:
+    """Moments beyond the newest checkpoint that every rank has a snapshot of, the newest first. Pure.
+
+    Where a checkpoint that was there then is gone, and not as a damaged one, somebody took it away to go on from an
+    older one: there are none then.
+
+    Args:
+        offers: of each rank, its moments, with the position of the checkpoint that was newest then (:data:`SAVED`).
+        newest: position of the newest checkpoint; -1 without any.
+        damaged: positions of checkpoints that were put aside.
+    """
+    last = max((int(entry[SAVED]) for entry in offers[0]), default=-1)
+    if last > newest and last not in damaged:
+        return []
+    common = [entry for entry in offers[0] if all(entry in others for others in offers)]
+    moments = [Moment(**{key: value for key, value in entry.items() if key != SAVED}) for entry in common]
+    return sorted((one for one in moments if one.position > newest), key=lambda one: -one.position)
