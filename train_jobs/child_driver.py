@@ -87,10 +87,8 @@ class ChildDriver:
                 if is_submitted(os.environ) and not ray_answers(os.environ):
                     raise NoRayError(f"nobody answers at {os.environ['RAY_ADDRESS']}")
                 self._order("start")
-                if self.rooms() is not None:
-                    return
-                self._part()  # connected once, and to a Ray that is gone
-                raise NoRayError("Ray's head does not say what its cluster has")
+                self._refuse_lost_head()
+                return
             except NoRayError as error:
                 self._wait_for_ray(error, since_s, first=not waited)
                 waited = True
@@ -125,10 +123,17 @@ class ChildDriver:
             self._ledger.record("driver_lost", str(error), process=self._child.process.pid)
             raise
 
-    def _part(self) -> None:
-        if self._child is not None:
-            self._child.end(kindly=False)
+    def _refuse_lost_head(self) -> None:
+        """A child whose cluster said once what it has, and no longer does, is connected to a Ray that is gone."""
+        child = self._child
+        if child is None:
+            return
+        if self.rooms() is not None:
+            child.knew = True
+        elif child.knew:
+            child.end(kindly=False)
             self._child = None
+            raise NoRayError("Ray's head does not say any more what its cluster has")
 
     def _wait_for_ray(self, error: NoRayError, since_s: float, *, first: bool) -> None:
         patience_s = self._config.ray_patience_s
@@ -159,6 +164,8 @@ class _Child:
         self._open: dict[int, Future[Any]] = {}
         self._lock = threading.Lock()
         self._lost: DriverLostError | None = None
+        self.knew = False
+        """It has said what the cluster has."""
         self._tell(config)
         answers = os.fdopen(read, encoding="utf-8")
         self._ear = threading.Thread(target=self._hear, args=(answers,), name="driver-answers", daemon=True)

@@ -79,6 +79,22 @@ def test_a_ray_that_is_away_is_waited_for_with_a_limit_and_in_words(tmp_path: Pa
     assert told(tmp_path, "ray_awaited") == ["waits up to 600 s for a Ray to connect to: no Ray here"]
 
 
+def test_a_driver_whose_head_is_gone_is_replaced_by_one_that_connects_anew(tmp_path: Path) -> None:
+    with child(tmp_path, "forgets") as driver:
+        driver.start()
+        before = driver.process_id
+        driver.start()
+        assert driver.process_id not in {None, before}
+    assert "does not say any more what its cluster has" in told(tmp_path, "ray_awaited")[0]
+
+
+def test_a_cluster_that_never_says_what_it_has_is_no_lost_one(tmp_path: Path) -> None:
+    with child(tmp_path, "never-knows") as driver:
+        driver.start()
+        driver.start()
+    assert len(told(tmp_path, "driver_started")) == 1
+
+
 def test_a_run_that_is_told_to_leave_does_not_wait_for_a_ray(tmp_path: Path) -> None:
     clock = ManualClock()
     drop_notice(Home.find(tmp_path).run("r"), "preStop")
