@@ -109,7 +109,7 @@ class MemoryLadder:
 
     def applied(self) -> None:
         """One more update without trouble."""
-        if not self._index and not self.relapses:
+        if not self._index and not self._climbed:  # nothing to climb, and no relapse to be feared
             return
         self._quiet += 1
         if self._quiet < self.patience_steps:
@@ -145,11 +145,11 @@ class MemoryLadder:
         then = Notch(rung=Rung(state_dict["rung"]), setting=Setting(**state_dict["setting"]))
         resting = [notch for notch in self.notches if notch.rung is not Rung.BATCH_GIVEN_UP]
         fits = [number for number, notch in enumerate(resting) if notch == then or _relieves(notch.setting, then)]
-        self.relapses, self._climbed = int(state_dict["relapses"]), bool(state_dict["climbed"])
+        self.relapses = int(state_dict["relapses"])
         index = 0 if then.rung is Rung.FULL_SIZE else next(iter(fits), len(resting) - 1)
         if index != self._index:
             self._go(index, "so it was when the checkpoint was written")
-        self._quiet = int(state_dict["quiet"])
+        self._quiet, self._climbed = int(state_dict["quiet"]), bool(state_dict["climbed"])
 
     def _go(self, index: int, why: str) -> Notch:
         before, after = self.notch, self.notches[index]

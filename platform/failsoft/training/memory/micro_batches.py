@@ -76,11 +76,17 @@ def weigher(task: object) -> Weigh:
     return len
 
 
-def cut(samples: Indices, size: int) -> list[Indices]:
-    """Pieces of at most ``size`` samples, in order; only the last may be smaller."""
+def cut(samples: Indices, size: int, *, least: int = 1) -> list[Indices]:
+    """Pieces of ``size`` samples, in order; the last is smaller, or larger where it would have fewer than ``least``."""
     if size < 1:
         raise ConfigError(f"size is {size}; a micro-batch holds at least one sample")
-    return [samples[at : at + size] for at in range(0, len(samples), size)]
+    starts = [at for at in range(0, len(samples), size) if not at or len(samples) - at >= least]
+    return [samples[at:end] for at, end in zip(starts, [*starts[1:], len(samples)], strict=True)]
+
+
+def least_piece(model: nn.Module) -> int:
+    """Samples that a pass needs: batch norm over features alone has no variance of one."""
+    return 2 if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules()) else 1
 
 
 def piece_size(largest_share: int, micro_batches: int) -> int:

@@ -37,6 +37,7 @@ from failsoft.training.memory.micro_batches import (
     Shrinks,
     TaskWeighs,
     cut,
+    least_piece,
     piece_size,
     rank_weight,
     shares_of,
@@ -83,6 +84,7 @@ class MemoryNet:
         self._offload = StateOffload(optimizer)
         self.means = Means(
             largest_share=-(-self.global_batch // ranks.world),
+            least_piece=least_piece(self.guard.model),
             uncut=_uncut(self.task),
             cap_levels=self.task.shrink_levels if isinstance(self.task, Shrinks) else 0,
             can_offload=StateOffload.useful(optimizer),
@@ -147,8 +149,8 @@ class MemoryNet:
         return max(self.ladder.setting.updates, 1 if self.means.uncut else self.least_updates)
 
     def _part(self, batch: Batch, todo: Indices) -> Indices:
-        updates = self._updates
-        return todo if updates == 1 else todo[: piece_size(len(batch.whole), updates)]
+        size = piece_size(len(batch.whole), self._updates)
+        return todo if len(todo) - size < self.means.least_piece * self.guard.ranks.world else todo[:size]
 
     def weight_of(self, mine: Indices, part: Indices) -> float | None:
         """What makes the mean over ranks the mean over these samples; None when no rank has one that counts.
@@ -187,7 +189,7 @@ class MemoryNet:
         size = piece_size(self.means.largest_share, self.ladder.setting.micro_batches)
         if size >= len(samples):
             return (lambda: batch.loss(samples) * weight), None
-        pieces = cut(samples, size)
+        pieces = cut(samples, size, least=self.means.least_piece)
         if batch.partial_loss is None:
             return [_one(batch.loss, piece, weight) for piece in pieces], shares_of(pieces, self._weigh)
         among, count = partial(batch.partial_loss, whole=samples), len(pieces)

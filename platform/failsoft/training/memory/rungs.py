@@ -92,12 +92,19 @@ class Means:
 
     largest_share: int
     """Samples of one rank in a full batch."""
+    least_piece: int = 1
+    """Samples that a pass needs; 2 where batch norm has no variance of one."""
     uncut: str = ""
     """Why a batch can't be cut into pieces; empty: it can."""
     cap_levels: int = 0
     """How often the task can shrink its input."""
     can_offload: bool = False
     """Whether the optimizer's state lies on a device of its own memory."""
+
+    @property
+    def most_pieces(self) -> int:
+        """That a full share can be cut into."""
+        return max(1, self.largest_share // self.least_piece)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +151,8 @@ def left_out(policy: MemoryPolicy, means: Means) -> dict[str, str]:
     """Rungs of the policy that this run does not have, and why."""
     there = {notch.rung for notch in notches(policy, means)}
     why = {
-        Rung.MICRO_BATCHES: means.uncut or "a rank's share of the batch is one sample",
+        Rung.MICRO_BATCHES: means.uncut
+        or f"a rank's share of the batch is {means.largest_share} samples, of which a pass needs {means.least_piece}",
         Rung.INPUT_CAP: "the task does not say how to shrink its input",
         Rung.OFFLOAD: "the optimizer's state lies in host RAM already",
         Rung.SMALLER_UPDATES: means.uncut or "there is nothing to divide",
@@ -154,7 +162,7 @@ def left_out(policy: MemoryPolicy, means: Means) -> dict[str, str]:
 
 def _deeper(rung: Rung, now: Setting, policy: MemoryPolicy, means: Means) -> Iterator[Setting]:
     if rung is Rung.MICRO_BATCHES:
-        for count in _doubled(min(policy.max_micro_batches, means.largest_share)):
+        for count in _doubled(min(policy.max_micro_batches, means.most_pieces)):
             yield replace(now, micro_batches=count)
     elif rung is Rung.INPUT_CAP:
         for level in range(1, means.cap_levels + 1):
@@ -173,7 +181,7 @@ def _updates(now: Setting, means: Means) -> Iterator[Setting]:
     if now.micro_batches > 1:
         yield replace(now, updates=now.micro_batches)
         return
-    for count in _doubled(means.largest_share):
+    for count in _doubled(means.most_pieces):
         yield replace(now, updates=count)
 
 
