@@ -29,7 +29,7 @@ from failsoft.training.survival.preflight import (
 )
 from failsoft.training.survival.preflight_compute import MATMUL, known_answer_on_device
 from failsoft.training.survival.preflight_faults import NodeFault, Struck, faults_of
-from failsoft.training.survival.preflight_host import bytes_needed
+from failsoft.training.survival.preflight_host import bytes_needed, storage_trouble
 from failsoft.training.survival.preflight_node import Look, look_around
 from failsoft.training.survival.preflight_record import Record, Standing, read_record, write_record
 from failsoft.training.survival.room import NodeRoom, need_of, usable
@@ -64,8 +64,12 @@ def preflight(
     reports = look_at_nodes(settings, policy, record=before, faults=faults)
     if not reports:  # Ray's head is away, or nobody has room: nothing was learnt
         return Cleared(excluded=before.excluded, took_s=clock.monotonic_s() - began_s)
-    record, changes = before.after(reports, passes_to_return=policy.passes_to_return)
     ledger, took_s = settings.open_ledger(), clock.monotonic_s() - began_s
+    trouble = storage_trouble(reports)
+    for probe, why in trouble.items():
+        ledger.record("storage_unfit", f"on each node: {why}", probe=probe)
+    judged = [report.without(trouble) for report in reports]
+    record, changes = before.after(judged, passes_to_return=policy.passes_to_return)
     for change in changes:
         kind = "node_returned" if change.move.after is Standing.FIT else f"node_{change.move.after}"
         ledger.record(kind, change.move.why, node=change.node, host=change.host)
@@ -77,8 +81,8 @@ def preflight(
     except OSError as error:  # the nodes were looked at all the same; a disk that is away is a finding of theirs
         ledger.record("preflight_unrecorded", str(error))
     here = [report for report in reports if report.node in record.excluded]
-    why = {report.host: record.of(report.node).why for report in here}
-    return Cleared(excluded=record.excluded, why=why, took_s=took_s)
+    reasons = {report.host: record.of(report.node).why for report in here}
+    return Cleared(excluded=record.excluded, why=reasons, took_s=took_s)
 
 
 def look_at_nodes(
@@ -97,7 +101,8 @@ def look_at_nodes(
     rooms = {room.node: room for room in usable(rooms_here() or (), settings.excluded) if need.fits_in(room.total)}
     struck = {node: faults_of(node, faults) for node in rooms}
     reports = _Looks(settings=settings, policy=policy, record=known, struck=struck, clock=clock).at(rooms)
-    fit = [node for node, report in reports.items() if report.passed]
+    trouble = storage_trouble(list(reports.values()))
+    fit = [node for node, report in reports.items() if report.without(trouble).passed]
     trusted = [node for node in fit if node not in known.excluded]
     doubted = [node for node in fit if node in known.excluded]
     meetings = Meetings(fabric=settings.fabric, gpu=settings.gpu, policy=policy, struck=struck, clock=clock)

@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from failsoft.health.clock import ManualClock
-from failsoft.training.survival.preflight import Outcome
+from failsoft.training.survival.preflight import Finding, NodeReport, Outcome, failed, passed
 from failsoft.training.survival.preflight_faults import NodeFault, NodeFaultKind, faults_of
 from failsoft.training.survival.preflight_host import (
+    SPACE,
     bytes_needed,
     disk_answers,
     memory_is_left,
     space_is_left,
+    storage_trouble,
     write_through,
 )
 
@@ -53,6 +55,20 @@ def test_space_is_judged_on_the_disk_that_a_folder_yet_to_come_will_lie_on(tmp_p
     found = space_is_left(tmp_path / "not" / "yet", HUGE_BYTES)
     assert found.outcome is Outcome.FAILED
     assert "make room there" in found.why
+
+
+def node(name: str, *findings: Finding) -> NodeReport:
+    return NodeReport(node=name, host=name, findings=(passed("matmul"), *findings))
+
+
+def test_a_folder_that_fails_on_each_node_is_the_storage_s_fault_and_one_that_fails_on_some_is_theirs() -> None:
+    full, fine = failed(SPACE, "3 MiB free"), passed(SPACE)
+    assert storage_trouble([node("a", full), node("b", full)]) == {SPACE: "3 MiB free"}
+    assert storage_trouble([node("a", full)]) == {SPACE: "3 MiB free"}
+    assert storage_trouble([node("a", full), node("b", fine)]) == {}
+    assert storage_trouble([]) == {}
+    assert node("a", full).without([SPACE]).passed
+    assert not node("a", full, failed("memory", "none")).without([SPACE]).passed
 
 
 def test_the_largest_checkpoint_sets_what_must_be_free_and_small_ones_do_not(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ GPU, no InfiniBand) is not here, which is said and is no pass. Clocks of two nod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -72,6 +72,10 @@ class NodeReport:
     def counters(self) -> dict[str, int]:
         """Of all probes; the next preflight looks at what was added since."""
         return {name: total for finding in self.findings for name, total in finding.counters.items()}
+
+    def without(self, probes: Collection[str]) -> NodeReport:
+        """The same as if these probes had not been carried out."""
+        return replace(self, findings=tuple(finding for finding in self.findings if finding.probe not in probes))
 
     def with_findings(self, more: Iterable[Finding]) -> NodeReport:
         """The same with later findings added."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from failsoft.health.clock import Clock
 from failsoft.training.snapshots.host_memory import available_ram_bytes
-from failsoft.training.survival.preflight import Finding, failed, not_here, passed
+from failsoft.training.survival.preflight import Finding, NodeReport, failed, not_here, passed
 
 DISK = "disk"
 SPACE = "disk space"
@@ -84,6 +84,16 @@ def memory_is_left(need_bytes: int, free: Callable[[], int | None] = available_r
     if free_bytes < need_bytes:
         return failed(RAM, f"{_mib(free_bytes)} free, {_mib(need_bytes)} needed; end what holds the memory")
     return passed(RAM, f"{_mib(free_bytes)} free")
+
+
+def storage_trouble(reports: Sequence[NodeReport]) -> dict[str, str]:
+    """Probes of the run's folder that fail on each node, with the words of the first.
+
+    That is the storage's fault and no node's: to keep away from all of them would mend nothing, and would hold up a run
+    that can train on for a while with the checkpoint that it has.
+    """
+    failing = [{finding.probe: finding.why for finding in report.findings if finding.bad} for report in reports]
+    return {probe: failing[0][probe] for probe in (DISK, SPACE) if failing and all(probe in bad for bad in failing)}
 
 
 def bytes_needed(checkpoints: Path, sizes: float, at_least: int) -> int:
