@@ -62,7 +62,7 @@ def test_workers_killed_on_ray_repeat_no_more_than_since_their_last_snapshot(
 ) -> None:
     seed = random.SystemRandom().randrange(10**6)
     draw = random.Random(seed)
-    positions = sorted(draw.sample(range(EVERY + UNSEALED, 120), 5))
+    positions = sorted(draw.sample(range(EVERY + UNSEALED, 120), 4))
     kills = [Fault(kind=FaultKind.KILL_WORKER, position=at, rank=draw.randrange(2)) for at in positions]
 
     def run(job: OutlivingJob) -> str:

@@ -53,6 +53,22 @@ def test_two_ranks_killed_in_mid_run_end_with_the_weights_of_the_undisturbed_two
     assert run_two(tmp_path / "killed", *kills) == undisturbed
 
 
+def test_two_killed_ranks_go_on_from_their_snapshot_in_memory_of_the_host(tmp_path: Path, host_memory: Path) -> None:
+    undisturbed = run_two(tmp_path / "undisturbed")
+    kills = [Fault(kind=FaultKind.KILL_WORKER, position=15, rank=rank) for rank in range(2)]
+    dying = [start(tmp_path / "killed", rank, FaultPlan(faults=tuple(kills))) for rank in range(2)]
+    assert [rank.wait(timeout=PATIENCE_S) for rank in dying] == [-9, -9]
+    assert len(list(host_memory.rglob("note-*"))) == 2 * 2
+    (tmp_path / "killed" / "meeting").unlink()
+    assert run_two(tmp_path / "killed", *kills) == undisturbed
+    events = read_ledger(tmp_path / "killed" / "ledger.jsonl").events
+    began = [
+        (event.data["position"], event.data["repeated_batches"]) for event in events if event.kind == "run_started"
+    ]
+    assert began == [(0, 0), (12, 3)]
+    assert list(host_memory.rglob("note-*")) == []
+
+
 def test_two_ranks_climb_the_ladder_to_the_disk_together_and_end_alike(tmp_path: Path) -> None:
     first, second = run_two(tmp_path / "run", *burst(FaultKind.NAN_BATCH, first=18, count=15, ranks=(1,)), total=40)
     assert (first["position"], first["step"]) == (second["position"], second["step"]) == (40, 8 + 40 - 33)

@@ -18,12 +18,17 @@ from hypothesis import strategies as st
 
 from failsoft.errors import ConfigError
 from failsoft.health.clock import ManualClock
+from failsoft.training.ranks import SoloRank
 from failsoft.training.rng import capture_rng
+from failsoft.training.snapshots.refuge import Refuge
 from failsoft.training.snapshots.refuge_folder import RefugeFolder
 from failsoft.training.snapshots.refuge_note import Moment, Note, Owner, checksum, parts_as_json, read_note
-from failsoft.training.snapshots.snapshot import SnapshotPolicy
+from failsoft.training.snapshots.refuge_opening import open_refuge
+from failsoft.training.snapshots.snapshot import RamSnapshots, SnapshotPolicy
 from failsoft.training.snapshots.snapshot_layout import divide, parts_of
 from failsoft.training.snapshots.snapshot_place import SnapshotPlace
+from failsoft.training.snapshots.snapshot_restore import put_back
+from failsoft.training.state import TrainingState, flatten
 from failsoft.training.succession import SAVED, agreed
 
 OWNER = Owner(run="00000000000000aa", rank=0, world=2, bound="blake3:11")
@@ -190,6 +195,38 @@ def test_ranks_go_on_from_the_newest_moment_that_all_of_them_hold(
     positions: list[int],
 ) -> None:
     assert [moment.position for moment in agreed([first, second], newest=newest, damaged=damaged)] == positions
+
+
+@pytest.mark.cuda
+def test_a_state_on_a_gpu_outlives_its_worker_in_pinned_memory(tmp_path: Path) -> None:
+    model = torch.nn.Linear(300, 300, device="cuda")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, fused=True)
+    model(torch.ones(2, 300, device="cuda")).sum().backward()
+    optimizer.step()
+    state = TrainingState(model=model, optimizer=optimizer)
+    policy = SnapshotPolicy(host_folder=tmp_path)
+
+    def arrive() -> Refuge:
+        run, ranks, clock = tmp_path / "run", SoloRank(), ManualClock()
+        refuge, refusal = open_refuge(policy, run_folder=run, bound="b", ranks=ranks, clock=clock)
+        assert refuge is not None, refusal
+        return refuge
+
+    first, snapshots = arrive(), RamSnapshots(state)
+    snapshots.room = first
+    assert snapshots.take() is None
+    first.close()
+    assert first.refusal is None
+    before = {name: tensor.clone() for name, tensor in flatten(state).tensors.items()}
+    with torch.no_grad():
+        model.weight.zero_()
+    optimizer.state.clear()
+    second = arrive()
+    held = second.held(second.notes()[-1], torch.device("cuda"))
+    assert held is not None
+    put_back(held, flatten(state).tensors, state, SoloRank(), with_counts=True)
+    assert all(torch.equal(before[name], tensor) for name, tensor in flatten(state).tensors.items())
+    second.remove()
 
 
 @pytest.mark.parametrize("fraction", [0.0, 1.1, float("nan")])
