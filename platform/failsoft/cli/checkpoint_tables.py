@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from failsoft.training.checkpoints.remote_inspection import BothPlaces
 
 _MAX_NAMES = 12
+_COLUMNS = frozenset({"position", "step"})
+"""Metrics that have a column of their own."""
 
 
 def listing(run: str, places: BothPlaces) -> Table:
@@ -33,7 +35,7 @@ def listing(run: str, places: BothPlaces) -> Table:
             in_bytes(sum(entry.size_bytes for entry in one.manifest.files.values())),
             at(one.manifest.created_at_s),
             " + ".join(one.where) + ("" if one.damage is None else f" [red]({escape(one.damage)})[/red]"),
-            metrics(meta.get("metrics") or {}),
+            metrics({name: value for name, value in (meta.get("metrics") or {}).items() if name not in _COLUMNS}),
         )
     if places.remote is not None:
         table.caption = _in_words(places)

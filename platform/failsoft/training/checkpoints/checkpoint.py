@@ -15,15 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from failsoft.artifacts.store import Artifact, ArtifactStore, Damage
+from failsoft.artifacts.store import ArtifactStore
 from failsoft.health.ledger import Ledger
 from failsoft.training.checkpoints.formats import FORMAT
-from failsoft.training.checkpoints.inspection import is_healthy, position_of
+from failsoft.training.checkpoints.inspection import newest_healthy, position_of
 from failsoft.training.checkpoints.mirror import Mirror
 from failsoft.training.checkpoints.provenance import identity_digest, versions
 from failsoft.training.checkpoints.reading import read_state, read_tensors, refuse_other_run
 from failsoft.training.checkpoints.restored import Instead, Restored
 from failsoft.training.checkpoints.restoring import Finder
+from failsoft.training.checkpoints.storage_trouble import StorageTrouble
 from failsoft.training.checkpoints.withdrawn import note_withdrawn
 from failsoft.training.checkpoints.writer import CheckpointWriter
 from failsoft.training.checkpoints.writer_news import News, NewsKind, Ticket
@@ -81,6 +82,7 @@ class Checkpoints:
     def __post_init__(self) -> None:
         """Nothing is opened or started yet."""
         self._writer = self.writer or CheckpointWriter(self.store)
+        self._trouble = StorageTrouble(ledger=self.ledger)
         self._finder = Finder(
             store=self.store, ranks=self.ranks, ledger=self.ledger, clock=self._writer.clock, mirror=self.mirror
         )
@@ -280,6 +282,7 @@ class Checkpoints:
         ticket = news.ticket
         where = {"position": ticket.position, "step": ticket.step, "name": ticket.name}
         self.ledger.record(news.kind, news.why, **where, **news.data)
+        self._trouble.heard(news)
 
     def _tell(self, kind: str, why: str, flat: FlatState, **data: Any) -> None:
         if self.ranks.rank == 0:
@@ -291,8 +294,3 @@ class Checkpoints:
         differ = {part: [then.get(part), now[part]] for part in now if then.get(part) != now[part]}
         if differ:
             self._tell("versions_differ", f"since the checkpoint, {', '.join(differ)} changed", flat, versions=differ)
-
-
-def newest_healthy(store: ArtifactStore, *, on_damage: Damage = lambda _name, _why: None) -> Artifact | None:
-    """The newest whole and healthy checkpoint by position, for readers outside the run; quarantines damaged ones."""
-    return store.newest(order=position_of, accept=is_healthy, on_damage=on_damage)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failsoft.artifacts.manifest import Manifest, read_manifest, verify_files
-from failsoft.artifacts.store import Artifact, ArtifactStore
+from failsoft.artifacts.store import Artifact, ArtifactStore, Damage
 from failsoft.errors import ArtifactError, ArtifactMissingError
 from failsoft.training.checkpoints.formats import read_scalars
 from failsoft.training.checkpoints.tensor_file import TensorFile
@@ -31,6 +31,11 @@ def position_of(manifest: Manifest) -> float:
 def is_healthy(manifest: Manifest) -> bool:
     """Whether its writer found every number finite."""
     return manifest.meta.get("healthy") is True
+
+
+def newest_healthy(store: ArtifactStore, *, on_damage: Damage = lambda _name, _why: None) -> Artifact | None:
+    """The newest whole and healthy checkpoint by position, for readers outside the run; quarantines damaged ones."""
+    return store.newest(order=position_of, accept=is_healthy, on_damage=on_damage)
 
 
 def ordered(store: ArtifactStore) -> list[Artifact]:
