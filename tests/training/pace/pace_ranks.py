@@ -21,7 +21,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from failsoft.health.backoff import BackoffPolicy
+from failsoft.health.clock import SystemClock
 from failsoft.health.faults import Fault, FaultKind, FaultPlan
+from failsoft.training.chronicle import Desk
 from failsoft.training.loop import LoopPlan, TrainLoop
 from failsoft.training.pace.policy import PacePolicy, RemedyPolicy
 from failsoft.training.ranks import ranks_here
@@ -53,13 +55,20 @@ STRAGGLER = (*EVEN, slow(1, 2 * EACH_S, first=30, last=100))
 HOPELESS = (*EVEN, slow(1, 40 * EACH_S, first=30, last=100))
 
 
-def looped(folder: Path, *faults: Fault, remedy: RemedyPolicy | None = None, plain: bool = False) -> TrainLoop:
-    plan = LoopPlan(total_batches=TOTAL, seed=3, pace=PACE, pace_remedy=remedy)
+def looped(
+    folder: Path, *faults: Fault, remedy: RemedyPolicy | None = None, plain: bool = False, total: int = TOTAL
+) -> TrainLoop:
+    plan = LoopPlan(total_batches=total, seed=3, pace=PACE, pace_remedy=remedy)
     loop = toy_loop(folder, faults=FaultPlan(faults=faults), plan=plan, ranks=ranks_here())
     if plain:
         loop = _with_plain_model(loop)
-    loop.desk = replace(loop.desk, record_consumed=True)
-    return TrainLoop(**{name: getattr(loop, name) for name in GIVEN})
+    return _rebuilt(loop, desk=replace(loop.desk, record_consumed=True))
+
+
+def _rebuilt(loop: TrainLoop, *, desk: Desk) -> TrainLoop:
+    """Made anew from what it was given, as its parts are made from that."""
+    loop.guard.run_passes = loop.guard.backward.run
+    return TrainLoop(**({name: getattr(loop, name) for name in GIVEN} | {"desk": desk}))
 
 
 GIVEN = ("state", "task", "batches", "plan", "guard", "breaker", "checkpoints", "desk")
@@ -79,6 +88,12 @@ def ended(loop: TrainLoop) -> dict[str, Any]:
     loop.run()
     weights = {name: tensor.double().flatten().tolist() for name, tensor in model_tensors(loop.state.model).items()}
     return {"step": loop.state.step, "position": loop.state.position, "weights": weights}
+
+
+def in_earnest(folder: Path) -> TrainLoop:
+    """By the machine's clock: rank 1 sleeps in each pass, rank 0 waits for it in the backward pass."""
+    loop = looped(folder, slow(1, 0.03), total=30)
+    return _rebuilt(loop, desk=replace(loop.desk, clock=SystemClock()))
 
 
 class Judged:
@@ -119,6 +134,7 @@ def main(rank: int, folder: Path) -> None:
         "hopeless": lambda at: looped(at, *HOPELESS, remedy=remedy, plain=True),
         "shrinks": lambda at: validated(at, "large"),
         "gives up": lambda at: validated(at, "always"),
+        "in earnest": in_earnest,
     }
     for name, make in trials.items():
         print(json.dumps({"trial": name} | ended(make(folder / name))), flush=True)

@@ -54,9 +54,10 @@ def events(home: Path, trial: str, *kinds: str) -> list[Event]:
 
 
 def test_all_trials_end_alike_on_both_ranks(told: Told) -> None:
-    assert len(told) == 7
+    assert len(told) == 8
     for name, (first, second) in told.items():
-        assert (first["position"], first["step"]) == (second["position"], second["step"]) == (200, 200), name
+        total = 30 if name == "in earnest" else 200
+        assert (first["position"], first["step"]) == (second["position"], second["step"]) == (total, total), name
         for tensor in (tensor for tensor in first["weights"] if "running" not in tensor):
             assert first["weights"][tensor] == second["weights"][tensor], (name, tensor)
 
@@ -71,6 +72,13 @@ def test_a_slow_rank_is_named_once_when_it_begins_and_once_when_it_ends(told: To
     assert 30 + 3 * 6 - 1 <= began.data["position"] < 30 + 4 * 6
     assert 100 + 3 * 6 <= ended.data["position"] < 100 + 4 * 6
     assert events(home, "named", "degradation_changed") == []
+
+
+def test_by_the_machines_clock_the_rank_that_waits_for_the_slow_one_is_not_called_slow(told: Told, home: Path) -> None:
+    (began,) = events(home, "in earnest", "degradation_began")
+    assert (began.data["degradation"], began.data["rank"]) == ("slow_rank", 1)
+    assert began.data["took_s"] >= 0.12
+    assert began.data["factor"] > 1.5
 
 
 def test_naming_a_slow_rank_changes_nothing_in_the_run(told: Told) -> None:

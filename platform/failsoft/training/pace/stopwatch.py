@@ -6,8 +6,9 @@ gradient of the *first* parameter is there: the passes go through the layers bac
 is better than one of another batch.) On CUDA the host runs ahead of the device, so there the device's own events are
 asked; a batch whose events are not over yet tells no time either.
 
-One thing of others is in the time: a wrapper with buffers (batch norm) has rank 0 hand them out before the forward
-pass. Rank 0's bookkeeping between two steps is so short that ``min_excess_s`` of the policy leaves it out.
+Before the forward pass DDP hands out rank 0's buffers (batch norm has some), and there, too, ranks wait for each other:
+the time between the wrapper's call and the model's own is left out. What waits within the layers (SyncBatchNorm, the
+gathering of shards by FSDP) can't be told from work: there all ranks take the same time, and none is found slow.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from failsoft.health.clock import Clock
 from failsoft.training.backward import Compute, Passes
@@ -26,7 +28,7 @@ class Stopwatch:
     """Times the passes of a guard, batch by batch; several updates of one batch add up, without the waits in between.
 
     Args:
-        model: bare.
+        model: in its DDP wrapper, where there is one.
         clock: this process's own.
     """
 
@@ -34,6 +36,9 @@ class Stopwatch:
         first = next((parameter for parameter in model.parameters() if parameter.requires_grad), None)
         self._timer = None if first is None else _OnDevice(first) if first.is_cuda else _OnHost(first, clock)
         self._parts: list[Callable[[], float | None]] = []
+        if self._timer is not None and isinstance(model, DistributedDataParallel):
+            model.register_forward_pre_hook(self._timer.pause)
+            model.module.register_forward_pre_hook(self._timer.resume)
 
     def timed(self, passes: Passes) -> Passes:
         """The same passes, timed; for ``guard.run_passes``."""
@@ -66,41 +71,69 @@ class _OnHost:
         self._now_s = clock.monotonic_s
         self._began_s = 0.0
         self._reached_s: float | None = None
+        self._paused_s: float | None = None
+        self._waited_s = 0.0
         _hook(first, self._reached)
 
     def _reached(self, _parameter: Tensor) -> None:
         self._reached_s = self._now_s()
 
+    def pause(self, *_called: object) -> None:
+        self._paused_s = self._now_s()
+
+    def resume(self, *_called: object) -> None:
+        if self._paused_s is not None:
+            self._waited_s += self._now_s() - self._paused_s
+            self._paused_s = None
+
     def start(self) -> None:
-        self._reached_s = None
+        self._reached_s, self._paused_s, self._waited_s = None, None, 0.0
         self._began_s = self._now_s()
 
     def stop(self) -> Callable[[], float | None]:
-        took_s = None if self._reached_s is None else self._reached_s - self._began_s
+        took_s = None if self._reached_s is None else self._reached_s - self._began_s - self._waited_s
         return lambda: took_s
 
 
 class _OnDevice:
     def __init__(self, first: nn.Parameter) -> None:
         self._device = first.device
-        self._began = self._reached = self._event()
-        self._seen = False
+        self._began: Any = None
+        self._reached: Any = None
+        self._paused: Any = None
+        self._waits: list[tuple[Any, Any]] = []
         _hook(first, self._mark)
 
-    def _event(self) -> Any:
-        return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch leaves this one untyped
+    def _now(self) -> Any:
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch leaves this one untyped
+        event.record(torch.cuda.current_stream(self._device))
+        return event
 
     def _mark(self, _parameter: Tensor) -> None:
-        self._seen = True
-        self._reached.record(torch.cuda.current_stream(self._device))
+        self._reached = self._now()
+
+    def pause(self, *_called: object) -> None:
+        self._paused = self._now()
+
+    def resume(self, *_called: object) -> None:
+        if self._paused is not None:
+            self._waits.append((self._paused, self._now()))
+            self._paused = None
 
     def start(self) -> None:
-        self._began, self._reached, self._seen = self._event(), self._event(), False
-        self._began.record(torch.cuda.current_stream(self._device))
+        self._reached, self._paused, self._waits = None, None, []
+        self._began = self._now()
 
     def stop(self) -> Callable[[], float | None]:
-        began, reached, seen = self._began, self._reached, self._seen
-        return lambda: float(began.elapsed_time(reached)) / 1000.0 if seen and reached.query() else None
+        began, reached, waits = self._began, self._reached, self._waits
+
+        def read() -> float | None:
+            if reached is None or not reached.query():
+                return None
+            waited_ms = sum(float(before.elapsed_time(after)) for before, after in waits)
+            return (float(began.elapsed_time(reached)) - waited_ms) / 1000.0
+
+        return read
 
 
 def _hook(first: nn.Parameter, reached: Callable[[Tensor], None]) -> None:
