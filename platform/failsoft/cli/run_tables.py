@@ -43,6 +43,9 @@ def detail(look: Whereabouts, events: Sequence[Event], *, now_s: float) -> Itera
     table.add_row("rollbacks", f"{look.rollbacks} ({look.summary.steps_undone} steps undone)")
     table.add_row("restarts", f"{look.restarts} ({look.summary.batches_repeated} batches worked on again)")
     table.add_row("checkpoints", f"{look.summary.checkpoints} published, {look.summary.quarantined} quarantined")
+    if look.summary.copied or look.summary.copies_failed:
+        tried = f"{look.summary.copied} copied to the remote store, {look.summary.copies_failed} tries failed"
+        table.add_row("copies", tried)
     table.add_row("degraded", look.summary.degraded.in_words())
     yield table
     yield from goodput(look.account)

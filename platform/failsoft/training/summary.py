@@ -31,6 +31,10 @@ class RunSummary:
     """From each planned kill to the first update of the next group of workers, back-off included."""
     checkpoints: int = 0
     quarantined: int = 0
+    copied: int = 0
+    """Checkpoints that are on the remote store, too, or were there."""
+    copies_failed: int = 0
+    """Tries to copy one there that failed."""
     attempts: int = 0
     took_s: float = 0.0
     """From the first start to the end, wall time."""
@@ -77,6 +81,8 @@ def summarise(
         resume_times_s=tuple(_resume_times(mine)),
         checkpoints=len({str(event.data.get("name")) for event in _of(mine, "checkpoint_published")}),
         quarantined=len(_of(mine, "checkpoint_quarantined")),
+        copied=len({str(event.data.get("name")) for event in _of(mine, "checkpoint_mirrored")}),
+        copies_failed=len(_of(mine, "checkpoint_mirror_failed")),
         attempts=len(starts),
         took_s=ends[-1].at_s - starts[0].at_s if starts and ends else 0.0,
         finished=bool(finishes),

@@ -20,6 +20,7 @@ from failsoft.training.checkpoints.restoring import Finder
 from failsoft.training.checkpoints.writer_news import Ticket
 from failsoft.training.loop import TrainLoop
 from failsoft.training.ranks import Ranks, SoloRank
+from failsoft.training.summary import summarise
 from tests.artifacts.odd_files import Disk, Plan, as_planned
 from tests.training.diary_loop import ThreadRanks
 from tests.training.here_link import mirror_here
@@ -72,6 +73,7 @@ def test_what_is_newer_here_is_not_fetched_and_is_copied_first(tmp_path: Path) -
     events = read_ledger(tmp_path / "ledger.jsonl").events
     copied = [one.data["position"] for one in events if one.kind == "checkpoint_mirrored"]
     assert copied == [16, 24]
+    assert summarise(events, run=tmp_path.name).copied == 2
 
 
 def test_the_newer_of_both_is_taken(tmp_path: Path) -> None:
