@@ -17,7 +17,15 @@ from failsoft.training.summary import SUPERVISOR
 from failsoft.training.survival.growth import RESIZE_ASKED
 from failsoft.training.survival.notice import read_notice
 from failsoft.training.survival.room import ROOM_LOST
-from failsoft.training.survival.supervise import Attempt, Failure, RestartPolicy, began_anew, last_beginning, supervise
+from failsoft.training.survival.supervise import (
+    CONTROLLER_LOST,
+    Attempt,
+    Failure,
+    RestartPolicy,
+    began_anew,
+    last_beginning,
+    supervise,
+)
 
 _WRITER_S = 60.0
 """A killed worker's writer finishes what it has begun; so long it is waited for before progress is judged."""
@@ -95,7 +103,7 @@ class Attempts:
         until_free(self._home.checkpoints(self._run, self._clock).root, self._clock, patience_s=_WRITER_S)
         news = self._events()[len(before) :]
         self._raise_diagnosis(news)
-        reached, leaving = self._reached(), [event.why for event in news if event.kind in _LEAVING]
+        reached, leaving = self._reached(), _told_to_go(news)
         if leaving:
             error = leaving[-1]
         return Attempt(
@@ -147,6 +155,12 @@ class Attempts:
         stops = [event for event in news if event.kind == "run_stopped"]
         if stops:
             raise training_error(str(stops[-1].data.get("error", "")), stops[-1].why)
+
+
+def _told_to_go(news: list[Event]) -> list[str]:
+    """The words by which workers left. When what leads them dies, Ray ends them by a SIGTERM, which is no notice."""
+    kinds = {"preempted"} if any(event.kind == CONTROLLER_LOST for event in news) else _LEAVING
+    return [event.why for event in news if event.kind in kinds]
 
 
 def _failure(event: Event) -> Failure:

@@ -20,6 +20,7 @@ from failsoft.training.checkpoints.checkpoint import newest_healthy, read_tensor
 from failsoft.training.checkpoints.driver_lock import sole_driver, sole_trainer
 from failsoft.training.letters.requeue import read_requeue
 from failsoft.training.progress import Phase, ProgressFile
+from failsoft.training.ray_leftovers import sweep_leftovers
 from failsoft.training.ray_preflight import preflight
 from failsoft.training.ray_room import rooms_here
 from failsoft.training.ray_train import RaySettings, run_attempt
@@ -71,6 +72,7 @@ class HereDriver:
             FailsoftError: the data can't be read, or the folder is another run's.
         """
         self._prepared()
+        sweep_leftovers()  # of an attempt before; their workers are gone, and their places would be missed
 
     def excluded(self) -> frozenset[str]:
         """Nodes that a preflight finds unfit, now or lately; nobody when none is wanted."""

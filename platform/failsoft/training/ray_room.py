@@ -38,7 +38,8 @@ def rooms_here() -> tuple[NodeRoom, ...] | None:
     listed = [(state, doors[state.node_id.hex()]) for state in states if state.node_id.hex() in doors]
     with ThreadPoolExecutor(max_workers=_MAX_KNOCKS) as knocks:
         answers = list(knocks.map(_answers, (door for _, door in listed)))
-    return tuple(_room(state, door, alive=alive) for (state, door), alive in zip(listed, answers, strict=True))
+    rooms = (_room(state, door, alive=alive) for (state, door), alive in zip(listed, answers, strict=True))
+    return tuple(sorted(rooms, key=lambda room: room.name))
 
 
 def _room(state: Any, door: Mapping[str, Any], *, alive: bool) -> NodeRoom:

@@ -28,12 +28,14 @@ from failsoft.training.progress import PositionMark
 from failsoft.training.ranks import Ranks, ranks_here
 from failsoft.training.ray_eyes import SecondLine, SeesDeaths
 from failsoft.training.ray_group import STATION, group_config
+from failsoft.training.ray_leftovers import sweep_leftovers
 from failsoft.training.ray_settings import RaySettings, first_lines
 from failsoft.training.ray_warm import KeepsSpares, warm_environment
 from failsoft.training.survival.fabric import check_environment
 from failsoft.training.survival.notice import Word
 from failsoft.training.survival.room import ROOM_LOST
 from failsoft.training.survival.station import Orders, watched
+from failsoft.training.survival.supervise import CONTROLLER_LOST
 
 __all__ = ["Build", "RaySettings", "kind_of", "run_attempt"]
 
@@ -67,7 +69,11 @@ def run_attempt(build: Build, config: Any, settings: RaySettings) -> str | None:
     try:
         with warm_environment([build.__module__], settings) as environment:
             _trainer(build, config, settings, environment).fit()
-    except (ray.train.TrainingFailedError, ray.exceptions.RayActorError) as error:
+    except ray.exceptions.RayActorError as error:  # Ray Train's controller; Ray ends its workers by SIGTERM
+        settings.open_ledger().record(CONTROLLER_LOST, first_lines(error))
+        sweep_leftovers()
+        return first_lines(error)
+    except ray.train.TrainingFailedError as error:
         if isinstance(getattr(error, "controller_failure", None), WorkerGroupStartupTimeoutError):
             settings.open_ledger().record(ROOM_LOST, first_lines(error), workers=settings.workers)
         return first_lines(error)

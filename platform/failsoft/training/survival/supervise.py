@@ -38,6 +38,8 @@ class Cause(StrEnum):
     """The supervisor itself had the workers save and leave, to go on with more of them."""
 
 
+CONTROLLER_LOST = "controller_lost"
+"""The ledger's word for an attempt whose workers were ended since what led them had died."""
 _NO_FAULT = frozenset({Cause.PREEMPTION, Cause.RESIZE})
 """What moves a run says nothing of its health: it waits for nothing and is charged to no failure's budget."""
 
