@@ -6,10 +6,10 @@ with its digest, length and form, NaN and Inf looked for, generators seeded by p
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import tempfile
-import zlib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -37,7 +38,7 @@ from failsoft.training.loading.tiers import TieredSource
 from tests.benchmarks.measuring import Contender, Timings, interleave
 from tests.benchmarks.outcome import Outcome
 
-BATCH, SIDE, WORDS, SAMPLES = 32, 160, 128, 1600
+BATCH, SAMPLES, WORDS, FILE_SIDE, SIDE = 32, 1600, 128, 256, 224
 VOCABULARY = 20_000
 GUARDED, PLAIN = "all nets", "plain DataLoader"
 
@@ -47,7 +48,7 @@ def measure(*, quick: bool) -> Outcome:
     outcome = Outcome(name="loader", processes=2)
     rounds = 3 if quick else 30
     with tempfile.TemporaryDirectory() as folder:
-        pictures = _race(outcome, "pictures", Path(folder) / "pictures", rounds=rounds, batches=20)
+        pictures = _race(outcome, "pictures", Path(folder) / "pictures", rounds=rounds, batches=8)
         texts = _race(outcome, "texts", Path(folder) / "texts", rounds=rounds, batches=60)
     outcome.ratios["guarded_loader_over_plain"] = pictures.ratio(PLAIN, GUARDED)
     outcome.ratios["guarded_text_loader_over_plain"] = texts.ratio(PLAIN, GUARDED)
@@ -74,9 +75,12 @@ class PlainDataset:
 
 
 def decode_picture(data: bytes) -> tuple[Tensor, int]:
-    """Inflate, make floats, normalise."""
-    pixels = np.frombuffer(zlib.decompress(data), dtype=np.uint8).reshape(3, SIDE, SIDE)
-    return torch.from_numpy(pixels.astype(np.float32)).div_(255.0).sub_(0.5), int(pixels[0, 0, 0])
+    """A JPEG as such pipelines take it: decode, crop by chance, make floats, normalise."""
+    with Image.open(io.BytesIO(data)) as opened:
+        pixels = np.asarray(opened.convert("RGB"))
+    top, left = (int(torch.randint(FILE_SIDE - SIDE, ())) for _ in range(2))
+    part = torch.from_numpy(pixels[top : top + SIDE, left : left + SIDE].copy()).permute(2, 0, 1)
+    return part.float().div_(255.0).sub_(0.5), int(pixels[0, 0, 0])
 
 
 def decode_text(data: bytes) -> dict[str, Tensor]:
@@ -113,8 +117,10 @@ def _bodies(kind: str) -> Iterator[bytes]:
             ranks = chance.integers(1, VOCABULARY, size=int(chance.integers(20, WORDS)))
             yield json.dumps({"text": " ".join(f"word{rank}" for rank in ranks)}).encode()
         else:
-            rough = chance.integers(0, 16, size=(3, SIDE, SIDE), dtype=np.uint8)
-            yield zlib.compress(rough.tobytes(), 1)
+            rough = Image.fromarray(chance.integers(0, 256, size=(32, 32, 3), dtype=np.uint8))
+            file = io.BytesIO()
+            rough.resize((FILE_SIDE, FILE_SIDE), Image.Resampling.BICUBIC).save(file, "JPEG", quality=90)
+            yield file.getvalue()
 
 
 def _race(outcome: Outcome, kind: str, folder: Path, *, rounds: int, batches: int) -> Timings:

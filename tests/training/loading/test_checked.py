@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from failsoft.training.loading.checked import Checked
 from failsoft.training.loading.checks import SampleChecks, form_of, not_finite
 from failsoft.training.loading.collate import Fill, fill_rows, travels
-from failsoft.training.loading.sample import Ask, BadKind, GuardedBatch
+from failsoft.training.loading.sample import Ask, BadKind, GuardedBatch, StandIn
 from tests.training.loading.data import WIDTH, RowData, StubbornError
 
 
@@ -152,6 +152,18 @@ def test_what_is_not_finite_is_found_where_it_is_and_a_sum_that_overflows_is_not
     assert not_finite({"a": large, "b": [1.0, float("nan")]}) == "b[1] holds NaN or Inf"
     assert not_finite((torch.ones(2), torch.tensor([0.0, float("-inf")]))) == "[1] holds NaN or Inf"
     assert form_of({"a": large}) == (("a", "Tensor (4,) torch.float32"),)
+
+
+@pytest.mark.parametrize("fault", ["nan", "stands in"])
+def test_large_samples_are_looked_at_one_by_one_whichever_comes_first(fault: str) -> None:
+    class Large(RowData):
+        def __getitem__(self, index: int) -> object:
+            wide = torch.full((20_000,), float("nan") if index in {0, 2} else 1.0)
+            return StandIn(sample=wide, source="", why="") if (index, fault) == (0, "stands in") else wide
+
+    batch = Checked(Large(9)).load(Ask(position=0, indices=(0, 1, 2, 3)))
+    assert [(bad.index, bad.kind) for bad in batch.bad] == [(0, BadKind.NOT_FINITE), (2, BadKind.NOT_FINITE)]
+    assert batch.data.isfinite().all()
 
 
 def test_what_travels_is_tried_only_where_types_do_not_tell() -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch.utils.data import default_collate
 
 from failsoft.errors import SampleError, SourceError
-from failsoft.training.loading.checks import Judgement, SampleChecks
+from failsoft.training.loading.checks import Judgement, SampleChecks, is_large, not_finite
 from failsoft.training.loading.collate import Collate, Fill, fill_rows, fitting
 from failsoft.training.loading.sample import Ask, BadKind, BadSample, Gathered, GuardedBatch, SourceNote, StandIn
 from failsoft.training.loading.seeding import seeded
@@ -116,26 +116,32 @@ class Checked:
         )
 
     def _gather(self, indices: Sequence[int], ask: Ask) -> Gathered:
-        gathered = Gathered()
+        gathered, barred = Gathered(), ask.barred
         for place, index in enumerate(indices):
-            said: Judgement | None = None
-            if index in ask.barred:
-                gathered.bad[place] = (BadKind.WORKER_DIED, ask.barred[index])
+            if index in barred:
+                gathered.bad[place] = (BadKind.WORKER_DIED, barred[index])
                 continue
             self._began(index)
             try:
-                sample = self.dataset[index]
-                said = self.checks.judge(sample.sample if isinstance(sample, StandIn) else sample)
+                self._take(gathered, place, self.dataset[index])
             except Exception as error:  # noqa: BLE001 -- foreign code in a loader's process: its error is the sample's
                 gathered.bad[place] = _judged(error)
-                continue
-            if said is not None:
-                gathered.bad[place] = said
-            elif isinstance(sample, StandIn):
-                gathered.stand_ins[place] = sample
-            else:
-                gathered.good[place] = sample
         return gathered
+
+    def _take(self, gathered: Gathered, place: int, found: Any) -> None:
+        made_up = isinstance(found, StandIn)
+        sample = found.sample if made_up else found
+        said = self.checks.judge(sample)
+        if self.checks.finite and not gathered.good and not gathered.stand_ins:
+            gathered.all_finite = is_large(sample)
+        if said is None and gathered.all_finite and (where := not_finite(sample)):
+            said = (BadKind.NOT_FINITE, where)
+        if said is not None:
+            gathered.bad[place] = said
+        elif made_up:
+            gathered.stand_ins[place] = found
+        else:
+            gathered.good[place] = sample
 
     def _filled(self, gathered: Gathered, ask: Ask) -> tuple[Any, tuple[int, ...], tuple[float, ...]]:
         """The batch again, with something at weight 0 in each place that lacks a real sample."""

@@ -16,6 +16,7 @@ from failsoft.training.loading.sample import BadKind
 
 Form = tuple[tuple[str, str], ...]
 """What two samples must share to be stacked: for each leaf its place, and its type, shape and dtype."""
+_LARGE_BYTES = 64 * 1024
 Judgement = tuple[BadKind, str]
 """What is wrong with a sample, and how, in words."""
 
@@ -42,7 +43,7 @@ class SampleChecks:
             raise ConfigError(f"max_length is {self.max_length}; use 1 or more, or None for no limit")
 
     def judge(self, sample: object) -> Judgement | None:
-        """Length and the user's check, sample by sample; finiteness is looked at in whole batches, which is cheaper."""
+        """Length, form and the user's check. Finiteness is looked at apart: for small samples by the batch."""
         if self.max_length is not None and (length := self.length_of(sample)) > self.max_length:
             return BadKind.TOO_LONG, f"length {length:,}, at most {self.max_length:,}"
         if self.like is not None and (form := form_of(sample)) != self._form:
@@ -60,6 +61,11 @@ def difference(form: Form, wanted: Form) -> str:
     here, there = dict(form), dict(wanted)
     path = next((path for path in {**there, **here} if here.get(path) != there.get(path)), "")
     return f"{path or 'the sample'} is {here.get(path, 'absent')}, elsewhere {there.get(path, 'absent')}"
+
+
+def is_large(sample: object) -> bool:
+    """Whether a sample is better looked at while it is in the processor's cache than later, in its batch."""
+    return any(isinstance(leaf, Tensor | np.ndarray) and leaf.nbytes >= _LARGE_BYTES for _, leaf in leaves(sample))
 
 
 def not_finite(data: object) -> str | None:

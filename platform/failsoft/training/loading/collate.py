@@ -38,6 +38,7 @@ def fitting(gathered: Gathered, collate: Collate, *, finite: bool) -> Any:
     Those that do not fit move to ``gathered.bad``. The batch is looked at as a whole, and sample by sample only when
     something is wrong with it.
     """
+    finite = finite and not gathered.all_finite
     while rows := gathered.rows():
         culprits: dict[int, Judgement] = {}
         try:

@@ -24,7 +24,7 @@ from failsoft.training.loading.checked import Checked
 from failsoft.training.loading.order import RankOrder
 from failsoft.training.loading.sample import GuardedBatch, Request
 
-_PID, _INDEX, _BEATS = range(3)
+_PID, _INDEX = range(2)
 _NO_SAMPLE = -1
 
 
@@ -86,7 +86,7 @@ class Lane:
         self._clock = clock
         self._stride = stride
         self._iterator: Any = None
-        self._cell = torch.zeros(3, dtype=torch.int64)
+        self._cell = torch.zeros(2, dtype=torch.int64)
         self._cell.share_memory_()  # type: ignore[no-untyped-call]  # torch leaves this one untyped
         self._last: int | None = None
         self._cursor = 0
@@ -149,7 +149,7 @@ class Lane:
 
     def _start(self) -> None:
         self._last = None
-        self._cell.copy_(torch.tensor([0, _NO_SAMPLE, 0]))
+        self._cell.copy_(torch.tensor([0, _NO_SAMPLE]))
         context = multiprocessing.get_context(self._policy.start_method)
         if self._policy.start_method == "forkserver":
             multiprocessing.set_forkserver_preload(["failsoft.training.loading.lane"])  # a restart need not load torch
@@ -185,7 +185,7 @@ class Lane:
             cause = f"hung for {self._policy.hang_after_s:g} s ({error})"
         else:
             cause = _end_in_words(worker.exitcode)
-        _, index, _ = self._seen()
+        _, index = self._seen()
         pid = int(worker.pid)
         self.stop()
         return Fallen(pid=pid, cause=cause, index=None if index == _NO_SAMPLE else index, position=position)
@@ -238,12 +238,11 @@ class _InWorker:
         return self._checked.load(self._order.ask(request))
 
     def _begin(self) -> None:
-        seen = self._cell.numpy()
+        seen = memoryview(self._cell.numpy())  # type: ignore[arg-type]  # arrays are buffers, whatever numpy's types say
         seen[_PID] = os.getpid()
 
         def began(index: int) -> None:
             seen[_INDEX] = index
-            seen[_BEATS] += 1
 
         self._checked.watched_by(began)
         self._ready = True

@@ -66,7 +66,9 @@ class Quarantine:
         self._policy = policy
         self._clock = clock
         self._rng = rng
-        self._life = Lifecycle(GATE_MOVES, Gate.CLOSED, on_move)
+        self._life = Lifecycle(GATE_MOVES, Gate.CLOSED, self._moved)
+        self._on_move = on_move
+        self._is_well = True  # the gate is closed; asked twice for each sample, so it is kept beside the state
         self._monitor = HealthMonitor(policy=policy.health)
         self._good = 0  # answers that are not in the window yet: while all is well nothing looks at it
         self._rests = 0
@@ -83,7 +85,7 @@ class Quarantine:
 
     def admits(self) -> bool:
         """Whether to ask now. After the rest the answer is yes, and that request decides."""
-        if self._life.state is Gate.CLOSED:
+        if self._is_well:
             return True
         if self.gate is Gate.OPEN and self._clock.monotonic_s() >= self._until_s:
             self._life.move(Gate.PROBING, why=f"rested for {self.rest_s:.3g} s")
@@ -91,11 +93,11 @@ class Quarantine:
 
     def answered(self) -> None:
         """It gave what it was asked for."""
-        if self._life.state is Gate.PROBING:
+        self._good += 1
+        if not self._is_well and self._life.state is Gate.PROBING:
             self._monitor.clear()
             self._rests, self.cause = 0, ""
             self._life.move(Gate.CLOSED, why="it answers again")
-        self._good += 1
 
     def failed(self, why: str) -> None:
         """It did not."""
@@ -108,6 +110,10 @@ class Quarantine:
             self._rest(f"still not well: {why}")
         elif self.gate is Gate.CLOSED and verdict.status is Status.DEGRADED:
             self._rest(f"{verdict.reason}; last: {why}")
+
+    def _moved(self, move: Move[Gate]) -> None:
+        self._on_move(move)
+        self._is_well = move.after is Gate.CLOSED
 
     def _rest(self, cause: str) -> None:
         self._rests += 1

@@ -123,6 +123,8 @@ class Gathered:
     """Sample by place."""
     stand_ins: dict[int, StandIn] = field(default_factory=dict)
     bad: dict[int, tuple[BadKind, str]] = field(default_factory=dict)
+    all_finite: bool = False
+    """Each sample is looked at by itself, so the batch need not be."""
 
     def rows(self) -> list[tuple[int, Any]]:
         """Place and sample of everything that can be collated, by place."""
