@@ -1,0 +1,1 @@
+"""Tests of slow ranks: their times, the judgement, the shares, and two ranks together."""
