@@ -158,3 +158,15 @@ def test_the_one_immediate_retry_that_ray_had_no_room_for_is_made_with_fewer_wor
 
     desk.supervise(node_lost, desk.killed, desk.killed_far, desk.killed, desk.finish)
     assert [event.data["wait_s"] for event in desk.events("attempt_failed")] == [0.0, 10.0, 10.0, 30.0]
+
+
+def test_workers_that_ray_ends_since_their_controller_died_were_not_told_to_leave(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+
+    def leaderless() -> str:
+        desk.ledger.record("notice_heard", "SIGTERM to process 7")
+        desk.ledger.record("controller_lost", "the actor TrainController died")
+        return "the actor TrainController died"
+
+    desk.supervise(leaderless, leaderless, desk.finish)
+    assert [event.data["wait_s"] for event in desk.events("attempt_failed")] == [10.0, 30.0]
