@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ray
 from ray._private.state import state
-from ray._raylet import PlacementGroupID  # type: ignore[attr-defined]  # compiled; its names have no stubs
+from ray._raylet import PlacementGroupID
 from ray.core.generated.gcs_pb2 import PlacementGroupTableData  # type: ignore[attr-defined]  # generated
 from ray.util.placement_group import PlacementGroup, remove_placement_group
 
