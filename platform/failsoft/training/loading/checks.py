@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -104,7 +105,7 @@ def _is_finite(leaf: object) -> bool:
         if not (leaf.is_floating_point() or leaf.is_complex()):
             return True
         # One pass and no copy: a sum is finite unless something in it is not, or it overflows, so look again then.
-        return bool(torch.isfinite(leaf.sum())) or bool(torch.isfinite(leaf).all())
+        return isfinite(abs(leaf.sum().item())) or bool(torch.isfinite(leaf).all())
     if isinstance(leaf, np.ndarray):
         return leaf.dtype.kind not in "fc" or bool(np.isfinite(leaf).all())
     return not isinstance(leaf, float | complex) or bool(np.isfinite(leaf))
