@@ -20,6 +20,7 @@ _COLOURS = {
     Part.UNDONE: "#c96a2b",
     Part.REFUSED: "#e8a33d",
     Part.STALL: "#7a5ea8",
+    Part.VALIDATION: "#b79fd6",
     Part.DETECT: "#1f3b63",
     Part.BACKOFF: "#9db8d9",
     Part.START: "#4a78b5",

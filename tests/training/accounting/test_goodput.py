@@ -54,6 +54,16 @@ def test_a_run_without_faults_is_start_load_stall_and_work() -> None:
     assert result.incidents == ()
 
 
+def test_looks_at_the_model_are_validation_whether_they_succeed_or_fail() -> None:
+    result = told(
+        *BEGIN,
+        (15.5, "validated", {"position": 10, "took_s": 0.5}),
+        (26.5, "validation_failed", {"position": 20, "took_s": 1.0}),
+        (36.5, "run_finished", {"position": 30}),
+    )
+    assert parts_of(result) == {Part.PRODUCTIVE: 30.0, Part.VALIDATION: 1.5, Part.START: 4.0, Part.LOAD: 1.0}
+
+
 def test_a_restart_is_cut_at_the_last_sign_of_life_and_loses_the_work_since_the_checkpoint() -> None:
     result = told(
         *BEGIN,

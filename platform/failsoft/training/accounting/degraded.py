@@ -1,9 +1,9 @@
 """Which part of a run was degraded, and how: added up from the ledger's events alone.
 
 *Batches* are those worked on: again after a restart or a replay counts again, since it was done again, degraded or not.
-*Time* is time at work (productive, lost, undone, refused or in a checkpoint's stall), not the time of restarts. Several
-degradations at once count once in the whole, and once each by kind. One that is open when its workers die ends at their
-last sign of life; one that is open when the run ends is said to be open.
+*Time* is time at work (productive, lost, undone, refused, validation or a checkpoint's stall), not that of restarts.
+Several degradations at once count once in the whole, and once each by kind. One that is open when its workers die ends
+at their last sign of life; one that is open when the run ends is said to be open.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from failsoft.training.accounting.stretches import AFTER_A_DEATH, SUPERVISOR, Pa
 from failsoft.training.accounting.timeline import Timeline
 from failsoft.training.degradation import BEGAN, CHANGED, ENDED
 
-_WORK = frozenset({Part.PRODUCTIVE, Part.LOST, Part.UNDONE, Part.REFUSED, Part.STALL})
+_WORK = frozenset({Part.PRODUCTIVE, Part.LOST, Part.UNDONE, Part.REFUSED, Part.STALL, Part.VALIDATION})
 _ALL = "all"
 _Key = tuple[str, str, object]
 

@@ -12,6 +12,7 @@ told from work. Every moment belongs to one part:
 - *undone by rollbacks*: the same since the snapshot that a rollback went back to;
 - *refused batches*: forward and backward of batches that were refused;
 - *checkpoint stall*: the training thread waited for a checkpoint to be taken over;
+- *validation*: looks at the model on samples that it does not learn from, failed ones included;
 - *detect a death* (from the last batch begun before the death, as its position file tells, or from the
   error that a worker noted, until somebody acted), *back-off* (the wait before another attempt), *start workers*
   (until all of them stand) and *load state* (until it is back): a restart by its parts. The first start of a run has

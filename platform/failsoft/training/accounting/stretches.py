@@ -17,6 +17,7 @@ class Part(StrEnum):
     UNDONE = "undone by rollbacks"
     REFUSED = "refused batches"
     STALL = "checkpoint stall"
+    VALIDATION = "validation"
     DETECT = "detect a death"
     BACKOFF = "back-off"
     START = "start workers"
@@ -59,7 +60,9 @@ BEGINNINGS = frozenset({"attempt_began", "workers_up", "run_started"})
 """Events by which a run that was over begins again."""
 BLIND = frozenset({"workers_up", "run_started"})
 """Those of them that tell neither when the death was seen nor when others were started."""
-ALIVE = frozenset({"batch_refused", "rolled_back", "resumed", "checkpoint_handed_over"})
+LOOKS = frozenset({"validated", "validation_failed"})
+"""Events of a look at the model, which took its time whatever came of it."""
+ALIVE = frozenset({"batch_refused", "rolled_back", "resumed", "checkpoint_handed_over"}) | LOOKS
 """Events of a run at work."""
 PLAIN = {
     Stage.WORKING: Part.PRODUCTIVE,

@@ -15,6 +15,7 @@ from failsoft.training.accounting.stretches import (
     ALIVE,
     BEGINNINGS,
     BLIND,
+    LOOKS,
     NEXT,
     PLAIN,
     SUPERVISOR,
@@ -108,6 +109,8 @@ class Timeline:
             self.untimed_refusals += "took_s" not in event.data
         elif kind == "checkpoint_handed_over":
             part, took_us = Part.STALL, _micros(event.data.get("stall_s"))
+        elif kind in LOOKS:
+            part, took_us = Part.VALIDATION, _micros(event.data.get("took_s"))
         position = max(self._position, _position(event, self._position))
         middle_us = max(begin_us, self._now_us - took_us)
         self._add(begin_us, middle_us, Part.PRODUCTIVE, last=position)
