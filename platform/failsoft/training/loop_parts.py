@@ -111,6 +111,7 @@ class LoopParts:
             degradations=self.degradations,
             run_folder=self.desk.folder,
             clock=self.desk.clock,
+            on_retry=lambda position: self.watch.begins(position),  # noqa: PLW0108 -- the watch is set later
         )
 
     @cached_property

@@ -24,7 +24,9 @@ class Task(Protocol):
 
     A task may do more: ``sources(indices)`` (:class:`failsoft.training.letters.circumstances.KnowsSources`) names
     shards or files for reports, ``take_skipped()`` (:class:`failsoft.training.samples.Skips`) tells samples that it
-    left out.
+    left out. When memory is short a batch is cut into pieces: a loss that is no mean over samples says by ``weight`` or
+    ``partial_loss`` how pieces add up, and ``shrink`` makes the input smaller
+    (:mod:`failsoft.training.memory.micro_batches`).
     """
 
     def loss(self, indices: NDArray[np.int64]) -> Tensor:
@@ -69,6 +71,9 @@ class LoopPlan:
     """How slow ranks are found and named; None: nobody looks."""
     pace_remedy: RemedyPolicy | None = None
     """How others take over part of a slow rank's samples; None: it is only named, and the division stays even."""
+
+    full_world: int | None = None
+    """How many ranks the run would like to have; with fewer it says that it is degraded. None: as many as it has."""
 
     def __post_init__(self) -> None:
         """Refuse plans that do nothing."""

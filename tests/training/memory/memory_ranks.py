@@ -18,6 +18,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
@@ -46,6 +47,7 @@ class Trial:
     views: bool = False
     buffers: bool = False
     hook: bool = False
+    scaled: bool = False
 
 
 def fault(position: int, rank: int, when: FaultMoment, *, above: int = 4) -> Fault:
@@ -68,6 +70,7 @@ TRIALS: dict[str, Trial] = {
     "buffers, first batch": Trial(faults=(fault(0, 1, BACKWARD), fault(1, 0, FORWARD)), buffers=True),
     "unused parameters": Trial(faults=EACH, unused=True),
     "gradients as views": Trial(faults=EACH, views=True),
+    "grad scaler": Trial(faults=(fault(0, 1, FORWARD), fault(3, 0, BACKWARD, above=2)), scaled=True),
     "communication hook": Trial(faults=EACH, hook=True),
 }
 
@@ -127,7 +130,9 @@ def tried(trial: Trial) -> dict[str, Any]:
     if trial.hook:
         wrapped.register_comm_hook(None, allreduce_hook)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    guard = StepGuard(model=wrapped, optimizer=optimizer, ranks=ranks, policy=GuardPolicy(max_grad_norm=None))
+    scaler = GradScaler("cpu", init_scale=8.0) if trial.scaled else None
+    policy = GuardPolicy(max_grad_norm=None)
+    guard = StepGuard(model=wrapped, optimizer=optimizer, scaler=scaler, ranks=ranks, policy=policy)
     told: list[str] = []
     say: Callable[..., object] = lambda _kind, why, **_data: told.append(why)  # noqa: E731 -- handed in as it is
     net = MemoryNet(guard=guard, policy=MemoryPolicy(), task=None, global_batch=SAMPLES, degradations=Degradations(say))
@@ -141,7 +146,8 @@ def tried(trial: Trial) -> dict[str, Any]:
     pairs = list(zip(model.parameters(), oracle(trial), strict=True))
     apart = max(float(((p.grad - g).abs() / g.abs().clamp(min=1e-9)).max()) for p, g in pairs if p.grad is not None)
     weights = [value for parameter in model.parameters() for value in parameter.flatten().tolist()]
-    return {"applied": applied, "rungs": rungs, "apart": apart, "told": told, "weights": weights}
+    scale = None if scaler is None else scaler.get_scale()
+    return {"scale": scale, "applied": applied, "rungs": rungs, "apart": apart, "told": told, "weights": weights}
 
 
 def main(rank: int, folder: Path) -> None:

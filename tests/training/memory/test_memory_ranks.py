@@ -6,12 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from failsoft.health.faults import Fault, FaultKind, FaultMoment
+from failsoft.health.ledger import read_ledger
 from tests.conftest import ROOT
 from tests.training.memory.memory_ranks import BATCHES, TRIALS
+from tests.training.test_two_ranks import run_two
 
 PATIENCE_S = 240
 """Starting Python with torch takes seconds, a minute on a busy machine; each collective has its own 10 s."""
@@ -69,3 +73,21 @@ def test_an_uneven_last_micro_batch_counts_by_its_samples(told: Told) -> None:
     assert told[0]["forward, rank 1"]["rungs"][-1] == "micro-batches, 2 a batch"
     assert told[0]["again later"]["rungs"][-1] == "micro-batches, 4 a batch"
     assert told[0]["again, in a micro-batch"]["rungs"][-1] == "micro-batches, 7 a batch"
+
+
+def test_the_loss_scale_is_not_blamed_for_memory(told: Told) -> None:
+    assert [of_one["grad scaler"]["scale"] for of_one in told] == [8.0, 8.0]
+
+
+def test_a_whole_run_of_two_ranks_goes_on_in_smaller_pieces(tmp_path: Path) -> None:
+    """Its model has batch norm and dropout: the ranks agree, though pieces are not the same to the bit."""
+    backward = Fault(kind=FaultKind.OUT_OF_MEMORY, position=5, rank=1, when=FaultMoment.BACKWARD, above_samples=2)
+    forward = Fault(kind=FaultKind.OUT_OF_MEMORY, position=17, rank=0, above_samples=2)
+    first, second = run_two(tmp_path / "run", backward, forward)
+    assert (first["position"], first["step"]) == (second["position"], second["step"]) == (24, 24)
+    for name in (name for name in first["weights"] if "running" not in name):  # batch statistics are each rank's own
+        assert first["weights"][name] == second["weights"][name]
+    events = read_ledger(tmp_path / "run" / "ledger.jsonl").events
+    moves = [event for event in events if event.data.get("degradation") == "memory_rung"]
+    assert [event.data["level"] for event in moves] == ["caches freed", "micro-batches, 2 a batch"]
+    assert [event.data["rank"] for event in moves] == [1, 1]

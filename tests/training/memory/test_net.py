@@ -26,6 +26,7 @@ from failsoft.training.memory.note import leave_note, take_note
 from failsoft.training.memory.pressure import PressureGauge, Readings
 from failsoft.training.memory.rungs import MemoryPolicy, Rung
 from failsoft.training.ranks import SoloRank
+from failsoft.training.survival.watchdog import NoWatch
 from failsoft.training.verdict import Refusal
 from tests.training.toys import ToyTask, same, toy_loop, weights_of
 
@@ -101,6 +102,20 @@ def test_pieces_are_never_smaller_than_batch_norm_can_take(tmp_path: Path) -> No
     loop = run(tmp_path, short(5, above=2), policy=MemoryPolicy())
     assert loop.net.ladder.setting.micro_batches == 4
     assert (loop.state.step, loop.breaker.refused) == (24, 0)
+
+
+def test_each_retry_is_a_beginning_to_the_watchdog(tmp_path: Path) -> None:
+    """A batch that is tried again and again takes longer than a step may, and hangs nowhere."""
+    begun: list[int] = []
+
+    class Listening(NoWatch):
+        def begins(self, position: int) -> None:
+            begun.append(position)
+
+    loop = toy_loop(tmp_path, faults=FaultPlan(faults=(short(5),)), plan=replace(PLAN, memory=MemoryPolicy()))
+    loop.watch = Listening()
+    loop.run()
+    assert Counter(begun)[5] == 3
 
 
 def test_the_rung_survives_a_restart_with_its_patience(tmp_path: Path) -> None:

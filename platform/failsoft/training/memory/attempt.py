@@ -87,7 +87,11 @@ class SharedAttempt:
         guard.optimizer.zero_grad(set_to_none=True)
         free_caches()
         shadow.make_up()
-        return torch.tensor(math.nan)
+        # on the model's device: the verdict travels by the backend of the loss's device, the same one on all ranks
+        nothing = torch.tensor(math.nan, device=guard.backward.device)
+        if guard.scaler is not None:
+            guard.scaler.scale(nothing)  # one that never scaled a loss would refuse to unscale
+        return nothing
 
     def _agreed(self, outcome: StepOutcome, shadow: Shadow) -> StepOutcome | Trouble:
         """After a verdict that refuses: whether it was memory, the same answer everywhere."""

@@ -70,6 +70,8 @@ class MemoryNet:
     clock: Clock = field(default_factory=SystemClock)
     gauge: PressureGauge | None = None
     """By default of the model's device."""
+    on_retry: Callable[[int], object] = lambda _position: None
+    """Told of the batch's position each time that it is tried again: to a watchdog, a batch begins."""
 
     def __post_init__(self) -> None:
         """Work out the ladder; nothing is read yet."""
@@ -203,6 +205,7 @@ class MemoryNet:
                 f"{trouble.in_words()}; nothing is left to try after {self.ladder.notch.in_words()}: use a smaller "
                 f"global batch, or allow more rungs (left out: {self._story.left_out})"
             )
+        self.on_retry(self._position)
         return self.ladder.ran_out(trouble.in_words()).rung is not Rung.BATCH_GIVEN_UP
 
     def _given_up(self, batch: Batch, todo: Indices, trouble: Trouble) -> StepOutcome:
