@@ -26,6 +26,7 @@ from failsoft.training.snapshots.snapshot_place import SnapshotPlace
 from failsoft.training.survival.notice import Notice
 from failsoft.training.survival.preflight import PreflightPolicy
 from failsoft.training.survival.room import WorkerRange
+from failsoft.training.survival.warmth import SparePolicy
 from train_jobs.config import JobConfig, Preset
 from train_jobs.entry import hearing, supervise_job
 from train_jobs.result import JobResult
@@ -99,6 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--first-wait", type=float, default=10.0, metavar="SECONDS", help="first back-off; then x 3")
     parser.add_argument("--record-consumed", action="store_true", help="keep sample ids for: failsoft verify")
     parser.add_argument("--no-preflight", action="store_true", help="look at no node before an attempt")
+    parser.add_argument("--no-spares", action="store_true", help="keep no warm processes for a restart of the workers")
     parser.add_argument("--no-publish", action="store_true", help="train and evaluate only")
     return parser
 
@@ -133,6 +135,7 @@ def _config(given: argparse.Namespace) -> JobConfig:
         backoff=BackoffPolicy(first_s=given.first_wait, cap_s=max(90.0, given.first_wait)),
         record_consumed=given.record_consumed,
         preflight=None if given.no_preflight else PreflightPolicy(),
+        spares=SparePolicy(per_worker=int(not given.no_spares)),
         publish=not given.no_publish,
     )
 
