@@ -27,6 +27,7 @@ from failsoft.training.ranks import Ranks
 from failsoft.training.snapshots.snapshot import SnapshotPolicy
 from failsoft.training.spikes import SpikePolicy
 from failsoft.training.state import TrainingState
+from failsoft.training.survival.room import WorkerRange
 from train_jobs.config import JobConfig
 from train_jobs.validation import validator_of
 from train_jobs.workload import IntentNerTask, Workload, read_workload
@@ -120,6 +121,7 @@ def _plan(config: JobConfig, workload: Workload) -> LoopPlan:
         snapshot_every_steps=config.snapshot_every_steps,
         snapshots=_snapshots(config),
         memory=config.memory,
+        full_world=WorkerRange.of(config.workers).most,
         pace=config.pace,
         pace_remedy=config.pace_remedy,
         poisoned=config.poisoned,

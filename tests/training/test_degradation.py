@@ -1,6 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+from failsoft.health.ledger import read_ledger
 from failsoft.training.degradation import Degradation, DegradationKind, Degradations
+from failsoft.training.loop import LoopPlan
+from failsoft.training.summary import summarise
+from tests.training.toys import toy_loop
 
 Said = list[tuple[str, str, dict[str, object]]]
 
@@ -65,3 +71,14 @@ def test_a_rank_that_speaks_for_itself_says_which() -> None:
     said: Said = []
     Degradations(lambda kind, why, **data: said.append((kind, why, data)), rank=1).began(half())
     assert said[0][2]["rank"] == 1
+
+
+def test_a_run_with_fewer_workers_than_it_would_like_is_degraded_from_its_first_batch_to_its_last(
+    tmp_path: Path,
+) -> None:
+    plan = LoopPlan(total_batches=6, seed=3, full_world=4)
+    toy_loop(tmp_path, plan=plan).run()
+    found = summarise(read_ledger(tmp_path / "ledger.jsonl").events, run=tmp_path.name).degraded
+    assert found.fraction_of_batches == 1.0
+    (one,) = found.standing
+    assert (one.kind, one.level, one.data["world"]) == ("smaller_world", "1 of 4 workers", 1)

@@ -106,3 +106,15 @@ class Degradations:
         """It is over; silent where it had not begun."""
         if self._open.pop((kind, name), None) is not None:
             self._tell(ENDED, why, degradation=kind, name=name, **self._about)
+
+
+def smaller_world(world: int, *, of: int) -> Degradation:
+    """Fewer workers than were asked for; each group that is so says it when it begins."""
+    return Degradation(
+        kind=DegradationKind.WORLD,
+        cause=f"the cluster holds {world} of the {of} workers that were asked for",
+        level=f"{world} of {of} workers",
+        cost="fewer samples a second; batches and learning rate are the same",
+        way_back="a restart with more workers, when there is room for them",
+        details={"world": world, "full_world": of},
+    )

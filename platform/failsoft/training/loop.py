@@ -10,6 +10,7 @@ from failsoft.training.breaker import Advice, RunState
 from failsoft.training.callbacks import Moment
 from failsoft.training.checkpoints.checkpoint import identity_digest
 from failsoft.training.course import Course
+from failsoft.training.degradation import smaller_world
 from failsoft.training.escalation import Poisoned
 from failsoft.training.guard import Refusal, StepOutcome
 from failsoft.training.loop_parts import LoopParts
@@ -79,6 +80,8 @@ class TrainLoop(LoopParts):
         digest = identity_digest(self.checkpoints.identity)
         self._chronicle.started(restored, course=self._course, identity_digest=digest)
         self.net.begin()
+        if self.plan.full_world is not None and self._ranks.world < self.plan.full_world:
+            self.degradations.began(smaller_world(self._ranks.world, of=self.plan.full_world))
         ill = self._saving.begin()
         if ill is not None:
             raise self._endings.ill_at_start(ill)
