@@ -71,7 +71,7 @@ def _connected(address: str | None) -> Iterator[None]:
 
 def _print(reports: Sequence[NodeReport]) -> None:
     if not reports:
-        console.print("no node could hold a worker; ask with smaller --threads, or see: ray status")
+        console.print("no node could hold a worker; ask with fewer --threads or without --gpu, and see: ray status")
         return
     console.print(_table(reports))
     for report in reports:
@@ -80,10 +80,11 @@ def _print(reports: Sequence[NodeReport]) -> None:
 
 
 def _table(reports: Sequence[NodeReport]) -> Table:
-    from rich.table import Table
+    from rich.table import Column, Table
 
     probes = list(dict.fromkeys(finding.probe for report in reports for finding in report.findings))
-    table = Table("node", *probes, title="preflight", caption="a time: passed in it; –: nothing of the kind is there")
+    node = Column("node", no_wrap=True)
+    table = Table(node, *probes, title="preflight", caption="a time: passed in it; –: nothing of the kind is there")
     for report in reports:
         table.add_row(report.host, *(_cell(report, probe) for probe in probes))
     return table
