@@ -21,7 +21,7 @@ from tests.benchmarks.recovery_marks import Diary, Recovery, judged, newest, rea
 from tests.benchmarks.recovery_toy import CHECKPOINT_EVERY, WORKERS, turn_of
 
 ROOT = Path(__file__).resolve().parents[2]
-START_S = 180.0
+START_S = 300.0
 _LOOK_S = 0.01
 _SPREAD_S = 2.5
 """Kills fall anywhere in so long a stretch: longer than Ray's default poll and than a checkpoint's interval."""

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:`use_:DeprecationWarning"),  # Ray warns of its own settings
 ]
 PATIENT = WatchPolicy(step_s=300.0, tick_s=0.2)
-POLICY = SparePolicy(memory_fraction=1.0)  # a small machine shall hold them, too
+POLICY = SparePolicy(after_s=0.0, memory_fraction=1.0)  # at once, and on a small machine, too
 
 
 def workers(folder: Path) -> set[int]:

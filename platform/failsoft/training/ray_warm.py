@@ -1,6 +1,6 @@
 """Spare worker processes for Ray Train: warm ones stand by on each node, so that a restart need not load torch.
 
-Once a group of workers has taken its first steps, each worker has its node start one more process like itself
+Once a group of workers has trained for a while, each worker has its node start one more process like itself
 (:mod:`failsoft.training.ray_spare`). When a worker dies, Ray Train makes the next group, and Ray finds warm processes
 for it. A spare that is missing costs nothing but the time that it would have saved.
 """
@@ -17,7 +17,7 @@ from ray._private.ray_constants import WORKER_PROCESS_SETUP_HOOK_ENV_VAR
 from ray.train.v2._internal.constants import ENV_VARS_TO_PROPAGATE
 from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 
-from failsoft.health.clock import SystemClock
+from failsoft.health.clock import Clock, SystemClock
 from failsoft.training.progress import PositionMark
 from failsoft.training.ray_settings import RaySettings, first_lines
 from failsoft.training.ray_spare import HOOK, NEXT_HOOK, RPC_S, order_spares
@@ -67,26 +67,31 @@ def warm_environment(modules: Sequence[str], settings: RaySettings) -> Iterator[
 
 
 class KeepsSpares(WorkerGroupCallback):
-    """Has spares started for each group of workers, once it has taken steps: before, they would only delay it."""
+    """Has spares started for each group of workers, once it has trained for a while: before, they would delay it."""
 
-    def __init__(self, settings: RaySettings) -> None:
+    def __init__(self, settings: RaySettings, clock: Clock | None = None) -> None:
         self._settings = settings
+        self._clock = SystemClock() if clock is None else clock
         self._group: Any = None
         self._began: int | None = None
+        self._due_s: float | None = None
         self._next_s = 0.0
 
     def after_worker_group_training_start(self, worker_group: Any) -> None:
         """Called in the controller's process."""
         if self._settings.spares.per_worker > 0:
             self._group, self._began = worker_group, PositionMark(self._settings.folder).read()
+            self._due_s = None
 
     def after_worker_group_poll_status(self, worker_group_status: Any) -> None:
-        """Called in the controller's process at each poll."""
-        now_s = SystemClock().monotonic_s()
+        """Called in the controller's process at each poll; looks twice a second, for the file may lie far away."""
+        now_s = self._clock.monotonic_s()
         if self._group is None or now_s < self._next_s:
             return
         self._next_s = now_s + _LOOK_S
-        if PositionMark(self._settings.folder).read() != self._began:
+        if self._due_s is None and PositionMark(self._settings.folder).read() != self._began:
+            self._due_s = now_s + self._settings.spares.after_s
+        if self._due_s is not None and now_s >= self._due_s:
             group, self._group = self._group, None
             self._order(group)
 

@@ -69,6 +69,8 @@ def test_what_is_ordered_never_takes_more_than_its_share(available: int, spare: 
     [
         {"per_worker": -1},
         {"per_worker": 5},
+        {"after_s": -1.0},
+        {"after_s": float("nan")},
         {"memory_fraction": 0.0},
         {"memory_fraction": float("nan")},
         {"memory_fraction": 1.5},

@@ -37,6 +37,9 @@ class SparePolicy:
     per_worker: int = 1
     """Spares that each worker keeps on its node. All workers start anew when one dies, so one each makes a restart
     warm, and fewer hardly help; 0 keeps none."""
+    after_s: float = 30.0
+    """How long workers must have trained before they order spares: warming one up takes some 3 s of a core, which short
+    runs would pay for nothing, and workers that die again and again over and over."""
     memory_fraction: float = 0.1
     """Of the node's available memory, what all its spares together may take; a model counts for nothing in this, since
     a spare holds none. Each takes some 270 MB (torch 2.13 for CPUs; more with CUDA's libraries)."""
@@ -49,6 +52,8 @@ class SparePolicy:
             raise ConfigError(f"per_worker is {self.per_worker}; use 1, or 0 for no spares (4 at most)")
         if not 0.0 < self.memory_fraction <= 1.0:
             raise ConfigError(f"memory_fraction is {self.memory_fraction}; use a fraction above 0 and up to 1")
+        if not self.after_s >= 0.0:
+            raise ConfigError(f"after_s is {self.after_s}; use 0 s or more")
         if not self.keep_s >= 60.0:
             raise ConfigError(f"keep_s is {self.keep_s}; use 60 s or more, for a spare takes seconds to warm up")
 
