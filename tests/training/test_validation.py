@@ -251,6 +251,17 @@ def test_an_impossible_plan_names_the_field(wrong: dict[str, int]) -> None:
         ValidationPlan(**wrong)  # type: ignore[arg-type]  # numbers all
 
 
+def test_a_model_in_shards_is_refused(tmp_path: Path) -> None:
+    class Sharded(nn.Parameter):
+        def full_tensor(self) -> torch.Tensor:
+            return self
+
+    loop = toy_loop(tmp_path)
+    loop.state.model.register_parameter("sharded", Sharded(torch.ones(1)))
+    with pytest.raises(ConfigError, match="shards on several ranks"):
+        Validator(Judged(), loop.state, loop.guard.ranks, loop.desk, ValidationPlan(every_steps=1), batches_per_epoch=8)
+
+
 def test_a_validation_without_samples_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="validation_samples is 0"):
         validated(tmp_path, Judged(validation_samples=0))

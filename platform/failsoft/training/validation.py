@@ -63,6 +63,12 @@ class Validator:
                 f"validation_samples is {task.validation_samples}; a look needs at least one sample, leave the "
                 "validation out when there are none"
             )
+        if any(hasattr(parameter, "full_tensor") for parameter in state.model.parameters()):
+            raise ConfigError(
+                "the model's parameters lie in shards on several ranks (FSDP2), so that each forward pass is a "
+                "collective, and a rank that tries again in smaller batches would leave the others waiting; leave the "
+                "validation out, and validate checkpoints beside the run"
+            )
         self._task, self._state, self._ranks, self._desk, self._plan = task, state, ranks, desk, plan
         self._per_epoch = batches_per_epoch
         self._epoch: int | None = None

@@ -155,6 +155,7 @@ class PaceKeeper:
                 "factor": round(factor, 4),
                 "surely_above": round(finding.surely_above, 4),
                 "took_s": round(took_s, 6),
+                "for_batches": self._policy.sureness(self._ranks.world).windows * window,
                 "shares": list(self.decision.shares),
             },
         )
