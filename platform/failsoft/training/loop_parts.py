@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from failsoft.errors import ConfigError
 from failsoft.training.batch_work import BatchWork
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.breaker import Breaker
@@ -17,6 +18,7 @@ from failsoft.training.degradation import Degradations
 from failsoft.training.endings import Endings
 from failsoft.training.guard import StepGuard
 from failsoft.training.letters.letter_office import LetterOffice
+from failsoft.training.loading.weighing import Loads
 from failsoft.training.loop_plan import LoopPlan, Task, Validation
 from failsoft.training.lower_rate import LowerRate
 from failsoft.training.memory.net import MemoryNet
@@ -68,6 +70,11 @@ class LoopParts:
         """Times the guard's passes, as the net has left them; one rank alone has nobody to be slower than."""
         if self.plan.pace is None or self._ranks.world == 1:
             return None
+        if self.plan.pace_remedy is not None and isinstance(self.task, Loads):
+            raise ConfigError(
+                "pace_remedy is set, and the task loads its samples ahead by the even division: each batch would be "
+                "loaded twice; leave pace_remedy out, slow ranks are named all the same"
+            )
         return PaceKeeper(
             self.guard,
             self.desk.clock,
