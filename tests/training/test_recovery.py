@@ -228,9 +228,9 @@ def test_one_nan_in_a_hundred_steps_is_one_bad_step_and_the_mean_leaves_it_out(t
     loop = toy_loop(tmp_path, plan=plan(total=100), faults=nan(40, 1))
     losses, apply = list[float](), loop.guard.apply
 
-    def noted(outcome: StepOutcome) -> None:
+    def noted(outcome: StepOutcome, *, portion: float = 1.0, moves_on: bool = True) -> None:
         losses.append(outcome.mean_loss)
-        apply(outcome)
+        apply(outcome, portion=portion, moves_on=moves_on)
 
     loop.guard.apply = noted  # type: ignore[method-assign]
     loop.run()
