@@ -16,6 +16,7 @@ from failsoft.training.guard import StepGuard
 from failsoft.training.memory.batch import Batch
 from failsoft.training.memory.micro_batches import Indices
 from failsoft.training.memory.net import MemoryNet
+from failsoft.training.memory.oom import free_caches
 from failsoft.training.memory.rungs import MemoryPolicy
 
 SAMPLES, WIDTH, LAYERS = 64, 16, 8
@@ -48,25 +49,27 @@ def cap(room_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def main(room_mib: int) -> None:
-    torch.set_num_threads(1)
-    task = Task()
+def trained(task: Task) -> dict[str, object]:
+    """Some steps from full size, and what they told."""
     guard = StepGuard(model=task.model, optimizer=torch.optim.SGD(task.model.parameters(), lr=0.1))
     told: list[dict[str, object]] = []
-    say = Degradations(lambda kind, why, **data: told.append({"why": why, "level": data.get("level")} | data))
+    say = Degradations(lambda kind, why, **data: told.append({"level": data.get("level")} | data))
     policy = MemoryPolicy(climb_after_steps=STEPS, look_every_batches=10**9)
     net = MemoryNet(guard=guard, policy=policy, task=task, global_batch=SAMPLES, degradations=say)
     net.begin()
-    warm = np.arange(2, dtype=np.int64)
-    task.loss(warm).backward()
-    task.samples = 0
-    cap(room_mib * 2**20)
-    whole = np.arange(SAMPLES, dtype=np.int64)
+    whole, before = np.arange(SAMPLES, dtype=np.int64), task.samples
     applied = [net.step(Batch(position=1 + step, whole=whole, loss=task.loss)).applied for step in range(STEPS)]
-    settled = task.samples
-    asked = [event.get("requested_bytes") for event in told]
-    levels = [event["level"] for event in told]
-    print(json.dumps({"applied": applied, "samples": settled, "levels": levels, "asked": asked}))
+    asked, levels = ([event.get(name) for event in told] for name in ("requested_bytes", "level"))
+    return {"applied": applied, "samples": task.samples - before, "levels": levels, "asked": asked}
+
+
+def main(room_mib: int) -> None:
+    torch.set_num_threads(1)
+    task = Task()
+    free = trained(task)
+    free_caches()
+    cap(room_mib * 2**20)
+    print(json.dumps({"free": free, "capped": trained(task)}))
 
 
 if __name__ == "__main__":

@@ -308,6 +308,18 @@ def test_trouble_that_can_not_be_shared_goes_up_and_leaves_word_for_the_next_att
     assert "does not hold the model in its DDP wrapper" in word
 
 
+def test_pressure_alone_does_not_change_the_statistics_of_batch_norm() -> None:
+    gauge, policy = Gauge(), MemoryPolicy(look_every_batches=1, look_every_s=0.0, max_host_used_fraction=0.9)
+    gauge.says = Readings(host_used_fraction=0.95)
+    task = Plain()
+    task.model = nn.Linear(4, 1)
+    task.model.add_module("norm", nn.BatchNorm1d(4))
+    net = net_of(task, policy, gauge=gauge)
+    for position in range(5):
+        net.step(Batch(position=position, whole=WHOLE, loss=task.loss))
+    assert net.ladder.notch.rung is Rung.CACHES
+
+
 def test_the_word_of_the_attempt_before_is_taken_once_and_begins_a_notch_lower(tmp_path: Path) -> None:
     assert leave_note(tmp_path, "rank 1 ran out of memory (SyncBatchNorm)")
     net = net_of(Plain(), MemoryPolicy(), run_folder=tmp_path)

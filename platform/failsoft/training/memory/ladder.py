@@ -43,16 +43,23 @@ class MemoryLadder:
         policy: which rungs, and when back.
         notches: the whole ladder of this run (:func:`failsoft.training.memory.rungs.notches`).
         on_step: told of each move, when it holds.
+        lossless: rungs that are taken for pressure alone.
     """
 
     def __init__(
-        self, policy: MemoryPolicy, notches: Sequence[Notch], on_step: Callable[[Step], object] = lambda _step: None
+        self,
+        policy: MemoryPolicy,
+        notches: Sequence[Notch],
+        on_step: Callable[[Step], object] = lambda _step: None,
+        *,
+        lossless: frozenset[Rung] = LOSSLESS,
     ) -> None:
         if not notches or notches[0].rung is not Rung.FULL_SIZE:
             raise ConfigError("a ladder begins at full size; make its notches with rungs.notches")
         self.policy = policy
         self.notches = tuple(notches)
         self.on_step = on_step
+        self._lossless = lossless
         self.life = Lifecycle(MOVES, Rung.FULL_SIZE)
         self.setting = notches[0].setting
         """What holds now."""
@@ -95,7 +102,7 @@ class MemoryLadder:
         Returns:
             Whether it moved; else the quiet time begins anew, so that nothing is climbed under pressure.
         """
-        if self.at_the_end or self.notches[self._index + 1].rung not in LOSSLESS:
+        if self.at_the_end or self.notches[self._index + 1].rung not in self._lossless:
             self._quiet = 0
             return False
         self._relapsed()

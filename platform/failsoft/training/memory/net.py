@@ -47,7 +47,7 @@ from failsoft.training.memory.note import leave_note, take_note
 from failsoft.training.memory.offload import StateOffload
 from failsoft.training.memory.oom import Trouble, free_caches
 from failsoft.training.memory.pressure import PressureGauge, host_limit, pressed
-from failsoft.training.memory.rungs import Means, MemoryPolicy, Rung, notches
+from failsoft.training.memory.rungs import LOSSLESS, Means, MemoryPolicy, Rung, notches
 from failsoft.training.memory.story import LadderStory
 from failsoft.training.ranks import any_rank, from_rank_zero
 from failsoft.training.verdict import StepOutcome
@@ -91,7 +91,10 @@ class MemoryNet:
             cap_levels=self.task.shrink_levels if isinstance(self.task, Shrinks) else 0,
             can_offload=StateOffload.useful(optimizer),
         )
-        self.ladder = MemoryLadder(self.policy, notches(self.policy, self.means), self._carry_out)
+        ladder, lossless = notches(self.policy, self.means), LOSSLESS
+        if self.means.least_piece > 1:  # batch norm learns from other statistics in pieces
+            lossless -= {Rung.MICRO_BATCHES}
+        self.ladder = MemoryLadder(self.policy, ladder, self._carry_out, lossless=lossless)
         self._attempt = SharedAttempt(self.guard, self._leave_word)
         self._story = LadderStory(self.degradations, self.guard.model, self.clock, self.policy, self.means)
         self._position = 0

@@ -37,7 +37,8 @@ class Rung(StrEnum):
 
 ORDER = tuple(rung for rung in Rung if rung is not Rung.FULL_SIZE)
 LOSSLESS = frozenset({Rung.CACHES, Rung.MICRO_BATCHES, Rung.OFFLOAD})
-"""Rungs that leave the gradient what it is; only these are taken before anything failed."""
+"""Rungs that leave the gradient what it is; only these are taken before anything failed. (Micro-batches are not among
+them for a model with batch norm.)"""
 
 
 @dataclass(frozen=True, kw_only=True)
