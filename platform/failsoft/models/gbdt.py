@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from failsoft.errors import ConfigError, CorpusError
 from failsoft.models.corpus import Utterance
+from failsoft.models.single_row import SingleRow
 
 MODEL_FILE, META_FILE = "model.txt", "meta.json"
 _FORMAT = 1
@@ -78,6 +79,7 @@ class GbdtIntent:
         self.intents = tuple(intents)
         self.known = known
         self.config = config
+        self._single_row = SingleRow(booster, classes=len(self.intents))
 
     @classmethod
     def train(cls, utterances: Sequence[Utterance], config: GbdtConfig | None = None) -> GbdtIntent:
@@ -103,7 +105,7 @@ class GbdtIntent:
         known_fraction = sum(word in self.known for word in words) / len(words) if words else 0.0
         if not known_fraction > 0.0 or known_fraction < self.config.min_known_fraction:
             return None
-        probabilities_C = self.predict_features(_features(words, self.config.buckets)[None])[0]
+        probabilities_C = self._single_row.predict(_features(words, self.config.buckets))
         best = int(probabilities_C.argmax())
         return GbdtAnswer(self.intents[best], float(probabilities_C[best]) * known_fraction, known_fraction)
 
