@@ -32,8 +32,9 @@ class StubbornError(Exception):
 class RowData:
     """Sample ``i`` is a row drawn from ``i``, and its target; ``faults`` says what becomes of some."""
 
-    def __init__(self, size: int, faults: Mapping[int, str] | None = None) -> None:
+    def __init__(self, size: int, faults: Mapping[int, str] | None = None, *, pause_s: float = 0.0) -> None:
         self.size = size
+        self.pause_s = pause_s
         self.faults = dict(faults or {})
 
     def __len__(self) -> int:
@@ -42,6 +43,8 @@ class RowData:
     def __getitem__(self, index: int) -> Any:
         fault = self.faults.get(index)
         row = row_of(index)
+        if self.pause_s:
+            threading.Event().wait(self.pause_s)
         if fault is not None:
             return struck(fault, row, index)
         return {"x": row, "y": row.sum(), "index": torch.tensor(index)}

@@ -50,6 +50,8 @@ class Plan:
     min_samples: int = 100_000
     """Of the rate of skipped samples."""
     learning_rate: float = 0.05
+    pause_s: float = 0.0
+    """Before each sample."""
 
 
 class LoadedTask:
@@ -81,7 +83,7 @@ def loaded_loop(folder: Path, plan: Plan, ranks: Ranks) -> tuple[TrainLoop, Feed
     batches = GlobalBatches(num_samples=plan.size, global_batch=plan.batch, seed=3)
     order = RankOrder(batches=batches, rank=ranks.rank, world=ranks.world, total=plan.total)
     checks = SampleChecks(like=RowData(1)[0])
-    checked = Checked(RowData(plan.size, plan.faults), checks=checks, reserve=order.reserve)
+    checked = Checked(RowData(plan.size, plan.faults, pause_s=plan.pause_s), checks=checks, reserve=order.reserve)
     loader = GuardedLoader(checked, order, policy=LoaderPolicy(workers=plan.workers), tell=ledger.record)
     feed = Feed(loader=loader, letters=SampleLetters(folder / "dead_letters", rank=ranks.rank, clock=clock))
     store = ArtifactStore(folder / "checkpoints", clock, kind="checkpoint")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -245,7 +246,16 @@ class _InWorker:
             seen[_INDEX] = index
 
         self._checked.watched_by(began)
+        threading.Thread(target=_end_with_training, name="failsoft-parent", daemon=True).start()
         self._ready = True
+
+
+def _end_with_training() -> None:
+    """Leave when the training is no more: torch watches its parent process, which may be a fork server."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _as_it_is(batch: Any) -> Any:
