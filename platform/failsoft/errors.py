@@ -22,6 +22,7 @@
     │   └── PreemptedError      the run was told to leave; what it had is saved, the same command goes on
     ├── ServingError
     │   ├── BadRequestError     the caller sent something that no model can answer
+    │   ├── SaturatedError      more is asked at once than this process may hold; ask again in a moment
     │   ├── PlanStoreError      a routing plan could not be made durable, so it was not made true
     │   └── NotAuthorizedError  an operator route was called without its token
     └── GateError               a release did not pass its gates
@@ -130,6 +131,10 @@ class ServingError(FailsoftError):
 
 class BadRequestError(ServingError):
     """The caller sent something that no model can answer."""
+
+
+class SaturatedError(ServingError):
+    """More is asked at once than this process may hold; asking again in a moment is right."""
 
 
 class PlanStoreError(ServingError):

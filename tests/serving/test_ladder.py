@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -11,10 +12,12 @@ import pytest
 from hypothesis import given
 
 from failsoft.errors import ConfigError
+from failsoft.health.clock import ManualClock
 from failsoft.models.corpus import Utterance
 from failsoft.models.gbdt import GbdtAnswer, GbdtIntent
 from failsoft.models.rules import RulesEngine
-from failsoft.serving.ladder import FallbackLadder, Rung, RungAnswer
+from failsoft.serving.breaker import BreakerPolicy
+from failsoft.serving.ladder import FallbackLadder, LadderPolicy, Rung, RungAnswer
 from failsoft.serving.messages import Source
 from failsoft.serving.rungs import GbdtRung, RulesRung
 from tests.serving.odd_text import any_text
@@ -94,6 +97,55 @@ def test_the_last_rung_always_answers_even_after_it_broke() -> None:
 def test_a_ladder_whose_last_rung_may_fail_is_refused_when_it_is_made(rungs: Sequence[Rung], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         FallbackLadder(rungs)
+
+
+def test_a_rung_that_raises_again_and_again_rests_and_is_tried_later() -> None:
+    trees, clock = Scripted(answers=OSError("its file is gone")), ManualClock()
+    policy = LadderPolicy(breaker=BreakerPolicy(failures_in_a_row=3))
+    ladder = FallbackLadder((trees, rules()), policy=policy, clock=clock, rng=random.Random(0))
+    assert [ladder.answer("play", "late") for _ in range(10)] == [RULES] * 10
+    assert len(trees.asked) == 3
+    assert ladder.resting == {"gbdt": "3 failures in a row, the last: OSError: its file is gone"}
+    trees.answers = TREES
+    clock.advance(2.0)
+    assert ladder.answer("play", "late") is TREES
+    assert ladder.resting == {}
+
+
+class Dawdling(Scripted):
+    """A rung that takes its time, on a clock that it moves itself."""
+
+    clock: ManualClock
+    takes_s: float
+
+    def answer(self, text: str) -> RungAnswer | None:
+        self.clock.advance(self.takes_s)
+        return super().answer(text)
+
+
+def test_a_rung_that_is_slow_again_and_again_rests_though_its_answers_are_given() -> None:
+    trees = Dawdling(answers=TREES)
+    trees.clock, trees.takes_s = ManualClock(), 0.05
+    ladder = FallbackLadder((trees, rules()), clock=trees.clock)
+    assert [ladder.answer("play", "late").source for _ in range(6)] == [Source.GBDT] * 5 + [Source.RULES]
+    assert "took 50 ms" in ladder.resting["gbdt"]
+
+
+def test_the_last_rung_is_asked_whatever_it_did_before() -> None:
+    last = rules()
+    ladder = FallbackLadder((last,))
+    last.answers = OSError("the rules are gone")
+    for _ in range(50):
+        assert ladder.answer("play", "late") is RULES
+    last.answers = RungAnswer(source=Source.RULES, intent="mended")
+    assert ladder.answer("play", "late").intent == "mended"
+    assert ladder.resting == {}
+
+
+@pytest.mark.parametrize("slow_s", [0.0, math.nan, math.inf])
+def test_a_limit_that_no_answer_or_every_answer_is_above_is_refused(slow_s: float) -> None:
+    with pytest.raises(ConfigError, match="slow_s is"):
+        LadderPolicy(slow_s=slow_s)
 
 
 @dataclass

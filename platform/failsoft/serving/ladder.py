@@ -2,16 +2,20 @@
 
 A rung says None when it would only guess. Its own confidence is no proof: a tree model is 0.99997 sure of an input
 without a single known feature, so a rung judges how much of the text it knows (``rungs.py``), not how sure it feels.
+A rung that raises or dawdles again and again rests (``breaker.py``); the last one is always asked.
 """
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from failsoft.errors import ConfigError
+from failsoft.health.clock import Clock, SystemClock
+from failsoft.serving.breaker import BreakerPolicy, RungBreaker
 from failsoft.serving.messages import Entity, Source
 
 PROBES: tuple[str, ...] = ("", "play some music", "\ufffd", "\U0001f600 \u0000", "a" * 8_000)
@@ -43,18 +47,49 @@ class Rung(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class LadderPolicy:
+    """How patient the ladder is with its rungs."""
+
+    slow_s: float = 0.02
+    """An answer that takes longer is a failure, though it is given: a tree model's p99 beside two busy neighbours is
+    0.014 s, so a healthy one is not so slow several times in a row."""
+    breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
+
+    def __post_init__(self) -> None:
+        """Refuse a limit that every answer is above, or none."""
+        if not 0.0 < self.slow_s < float("inf"):
+            raise ConfigError(f"slow_s is {self.slow_s}; a rung answers within some ms, use 0.02 or so")
+
+
 class FallbackLadder:
     """Asks its rungs in order and returns the first answer.
+
+    Args:
+        rungs: from the best to the surest.
+        policy: when a rung other than the last one rests.
+        clock: measures answers and rests.
+        rng: spreads the ends of rests.
 
     Raises:
         ConfigError: there are no rungs, or the last one raised or had no answer to one of :data:`PROBES`.
     """
 
-    def __init__(self, rungs: Sequence[Rung]) -> None:
+    def __init__(
+        self,
+        rungs: Sequence[Rung],
+        *,
+        policy: LadderPolicy | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
         if not rungs:
             raise ConfigError("a ladder without rungs answers nothing; give it at least the rules")
-        self._rungs = tuple(rungs)
-        self._last_resort = _proven(self._rungs[-1])
+        self._policy, self._clock = policy or LadderPolicy(), clock or SystemClock()
+        self._last = rungs[-1]
+        self._last_resort = _proven(self._last)
+        chance = rng or random.Random()  # jitter must differ between gateways
+        self._upper = [(rung, RungBreaker(self._policy.breaker, clock=self._clock, rng=chance)) for rung in rungs[:-1]]
         self._failures: Counter[str] = Counter()
         self._answers: Counter[str] = Counter()
         self.last_reason: str | None = None
@@ -70,6 +105,11 @@ class FallbackLadder:
         """How often each rung answered, by name."""
         return dict(self._answers)
 
+    @property
+    def resting(self) -> Mapping[str, str]:
+        """Rungs that are not asked now, by name, and why. The last one never is among them."""
+        return {rung.name: breaker.why for rung, breaker in self._upper if breaker.why is not None}
+
     def answer(self, text: str, reason: str) -> RungAnswer:
         """Answer any text; never raises.
 
@@ -78,24 +118,49 @@ class FallbackLadder:
             reason: why the model does not answer; kept as :attr:`last_reason`.
         """
         self.last_reason = reason
-        for rung in self._rungs:
-            found = self._ask(rung, text)
+        for rung, breaker in self._upper:
+            found = self._ask_unless_resting(rung, breaker, text)
             if found is not None:
-                self._answers[rung.name] += 1
-                return found
-        self._answers["last resort"] += 1
-        return self._last_resort
-
-    def _ask(self, rung: Rung, text: str) -> RungAnswer | None:
+                return self._given(rung.name, found)
         try:
-            found = rung.answer(text)
-        except Exception:  # noqa: BLE001 -- a rung may be anybody's code; the caller gets an answer whatever it does
-            self._failures[rung.name] += 1
+            found = _checked(self._last.answer(text))
+        except Exception:  # noqa: BLE001 -- proven when it was made, and still anybody's code; the caller gets an answer
+            self._failures[self._last.name] += 1
+            found = None
+        return self._given("last resort", self._last_resort) if found is None else self._given(self._last.name, found)
+
+    def _given(self, by: str, answer: RungAnswer) -> RungAnswer:
+        self._answers[by] += 1
+        return answer
+
+    def _ask_unless_resting(self, rung: Rung, breaker: RungBreaker, text: str) -> RungAnswer | None:
+        ticket = breaker.admit()
+        if ticket is None:
             return None
-        if found is not None and not _sane(found):
+        began_s = self._clock.monotonic_s()
+        try:
+            found = _checked(rung.answer(text))
+        except Exception as error:  # noqa: BLE001 -- a rung may be anybody's code; the caller gets an answer whatever it does
             self._failures[rung.name] += 1
+            breaker.failed(ticket, f"{error.__class__.__name__}: {error}"[:200])
             return None
+        took_s = self._clock.monotonic_s() - began_s
+        if took_s <= self._policy.slow_s:
+            breaker.succeeded(ticket)
+        else:
+            breaker.failed(ticket, f"an answer took {took_s * 1000:.0f} ms")
         return found
+
+
+def _checked(answer: RungAnswer | None) -> RungAnswer | None:
+    """The answer as it is.
+
+    Raises:
+        ValueError: it has no intent, or a confidence that can be none.
+    """
+    if answer is not None and not _sane(answer):
+        raise ValueError(f"intent {answer.intent!r} with confidence {answer.confidence} is no answer")
+    return answer
 
 
 def _sane(answer: RungAnswer) -> bool:
