@@ -46,7 +46,7 @@ class PrivateCluster:
         for _ in range(_NODE_TRIES - 1):
             try:
                 return self._added()
-            except Exception as error:  # noqa: BLE001 -- Ray raises no kind of its own for a node that is late
+            except Exception as error:
                 if "timed out during startup" not in str(error):
                     raise
         return self._added()
