@@ -101,7 +101,7 @@ class PaceKeeper:
         if self._remedy is not None:
             self._remedy.met(judge(paces, self._policy), behind(self._standings), now_s=now_s)
         if any(changed) or self.decision != before:
-            self._tell(changed, findings, paces)
+            self._tell(changed, findings, paces, before)
 
     def _told(self, own: Pace | None) -> tuple[list[Pace | None], float]:
         """What every rank brought, and rank 0's time: one sum, in which each number has one rank that is not 0."""
@@ -117,11 +117,14 @@ class PaceKeeper:
         triples = zip(*[iter(numbers)] * 3, strict=True)
         return [Pace(log_median=log, error=error, count=int(n)) if n else None for log, error, n in triples], now_s
 
-    def _tell(self, changed: Sequence[bool], findings: Sequence[Finding], paces: Sequence[Pace | None]) -> None:
+    def _tell(
+        self, changed: Sequence[bool], findings: Sequence[Finding], paces: Sequence[Pace | None], before: Decision
+    ) -> None:
         slow = behind(self._standings)
         for rank, standing in enumerate(self._standings):
             if rank in slow:
-                self._degradations.began(self._degradation(rank, standing, findings[rank], paces))
+                light = before.shares[rank] < division.FULL
+                self._degradations.began(self._degradation(rank, findings[rank], paces[rank], light=light))
             elif changed[rank]:
                 why = f"{standing.factor:.2f} times the others' median, {self._policy.end_windows} windows in a row"
                 self._degradations.ended(DegradationKind.SLOW_RANK, name=f"rank {rank}", why=why)
@@ -131,20 +134,20 @@ class PaceKeeper:
         else:
             self._degradations.began(self._smaller())
 
-    def _degradation(
-        self, rank: int, standing: RankStanding, finding: Finding, paces: Sequence[Pace | None]
-    ) -> Degradation:
+    def _degradation(self, rank: int, finding: Finding, own: Pace | None, *, light: bool) -> Degradation:
+        """In words; of a rank that was ``light`` only an upper bound of its factor at a full share is known."""
         share, host, window = self.decision.shares[rank], self._hosts[rank], self._policy.window
-        own, factor = paces[rank], standing.factor
+        factor = self._standings[rank].factor
         took_s = math.nan if own is None else math.exp(own.log_median)
         excess_s = took_s * (1.0 - 1.0 / factor)
         lighter = share < division.FULL
+        takes = "would at a full share take at most" if light else "takes"
         return Degradation(
             kind=DegradationKind.SLOW_RANK,
             name=f"rank {rank}",
             cause=(
-                f"rank {rank} on {host} takes {factor:.2f} times the others' median, {took_s:.4g} s a batch; windows "
-                f"of {window} batches"
+                f"rank {rank} on {host} {takes} {factor:.2f} times the others' median; it took {took_s:.4g} s a batch "
+                f"over {window} batches"
             ),
             level=f"share {share}/{division.FULL}",
             cost="others do part of its work" if lighter else f"each batch waits about {excess_s:.3g} s for it",
@@ -152,9 +155,9 @@ class PaceKeeper:
             details={
                 "rank": rank,
                 "host": host,
-                "factor": round(factor, 4),
-                "surely_above": round(finding.surely_above, 4),
-                "took_s": round(took_s, 6),
+                "factor": _known(factor),
+                "surely_above": _known(finding.surely_above),
+                "took_s": _known(took_s),
                 "for_batches": self._policy.sureness(self._ranks.world).windows * window,
                 "shares": list(self.decision.shares),
             },
@@ -171,3 +174,8 @@ class PaceKeeper:
             way_back="twice as much an update when no rank is slow at its floor, after the wait",
             details={"updates": updates},
         )
+
+
+def _known(value: float) -> float | None:
+    """For the ledger, whose numbers are finite."""
+    return round(value, 6) if math.isfinite(value) else None
