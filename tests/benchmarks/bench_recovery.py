@@ -9,7 +9,6 @@ in earnest: two kills within seconds find the second time what "no spares" shows
 
 from __future__ import annotations
 
-import math
 import random
 import shutil
 import statistics
@@ -72,7 +71,7 @@ def measure(*, quick: bool) -> Outcome:
         for number in _rounds(1 if quick else ROUNDS):
             _one_round(board, systems, seed=f"{seed}-{number}")
     for name in board.recoveries:
-        _report(outcome, board, name, sizes[name.removesuffix(CONTROL)])
+        report(outcome, board, name, sizes[name.removesuffix(CONTROL)])
     for ratio, (over, under) in RATIOS.items():
         found = board.ratio(over, under) if over in board.recoveries else None
         if found is not None:
@@ -123,18 +122,21 @@ def _systems(*, quick: bool) -> Iterator[list[System]]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _report(outcome: Outcome, board: Board, name: str, size: tuple[int, float]) -> None:
+def report(outcome: Outcome, board: Board, name: str, size: tuple[int, float]) -> None:
+    """Add a contender's rows; one that never came back has none, and is named in a note."""
     back, all_of_them = board.back(name), board.recoveries[name]
     note = f"{len(back)} of {len(all_of_them)} back within {PATIENCE_S:g} s"
-    if back:
-        again = statistics.median(recovery.repeated for recovery in back)
-        note += f"; {again:g} steps done again; {size[0]} processes, {size[1]:.0f} MB"
+    if not back:
+        outcome.notes.append(f"{name}: {note}")
+        return
+    again = statistics.median(recovery.repeated for recovery in back)
+    note += f"; {again:g} steps done again; {size[0]} processes, {size[1]:.0f} MB"
     parts = {
         "SIGKILL to first new step": [recovery.took_s for recovery in back],
         "of this, until the workers' code runs": [recovery.began_s for recovery in back],
     }
     for part, seconds in parts.items():
-        low, high = quartiles(seconds) if seconds else (math.nan, math.nan)
-        median_s = statistics.median(seconds) if seconds else math.nan
+        low, high = quartiles(seconds)
+        median_s = statistics.median(seconds)
         outcome.rows.append(Row(part=part, contender=name, median_s=median_s, low_s=low, high_s=high, note=note))
         note = ""

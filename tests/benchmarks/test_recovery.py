@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.bench_recovery import AGAIN, OURS, RAY, TORCHRUN, Board
+from tests.benchmarks.bench_recovery import AGAIN, OURS, RAY, TORCHRUN, Board, report
+from tests.benchmarks.outcome import Outcome
 from tests.benchmarks.process_tree import cpu_s, descendants, memory_mb
 from tests.benchmarks.recovery_marks import Diary, Recovery, judged, newest, read_diary
 from tests.benchmarks.recovery_toy import CHECKPOINT_EVERY, Marks, await_turn, turn_of
@@ -107,3 +108,15 @@ def test_a_process_belongs_to_its_own_tree_and_takes_memory_and_time() -> None:
     assert here in descendants(os.getppid())
     assert memory_mb([here]) > 1.0
     assert cpu_s([here]) > 0.0
+
+
+def test_a_system_that_never_came_back_is_named_and_given_no_time() -> None:
+    board, outcome = Board(), Outcome(name="recovery")
+    for recovery in (took(1.0), None):
+        board.add(OURS, recovery)
+        board.add(TORCHRUN, None)
+    for name in (OURS, TORCHRUN):
+        report(outcome, board, name, (3, 600.0))
+    assert {row.contender for row in outcome.rows} == {OURS}
+    assert outcome.rows[0].note.startswith("1 of 2 back")
+    assert outcome.notes == [f"{TORCHRUN}: 0 of 2 back within 30 s"]
