@@ -14,28 +14,24 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from fastapi import FastAPI
-from ray.exceptions import RayError
-from ray.serve.exceptions import BackPressureError, RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from failsoft.artifacts.home import Home
 from failsoft.errors import FailsoftError, ServingError
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Ledger, Side
-from failsoft.health.window import Outcome
 from failsoft.serving.auth import bearer_guard
 from failsoft.serving.config import AppConfig
 from failsoft.serving.controller import ControllerClient, ControllerConfig, follow_plans, start_controller
-from failsoft.serving.defence import QualityPolicy
 from failsoft.serving.diary import Diary
 from failsoft.serving.front import FrontDesk
+from failsoft.serving.handle_arm import HandleArm
 from failsoft.serving.kit import KitShelf, open_shelf
 from failsoft.serving.messages import PredictAnswer, PredictAnswers, PredictRequest
 from failsoft.serving.mirror import MirrorQueue
 from failsoft.serving.outcomes import OutcomeBuffer
 from failsoft.serving.plan import Colour, RoutingPlan
-from failsoft.serving.replies import ModelReply, read_reply
-from failsoft.serving.request import Answerer, Mirrored, NoReading, Reading
+from failsoft.serving.request import Answerer, Mirrored
 from failsoft.serving.routes import build_routes
 from failsoft.serving.several import answer_all
 from failsoft.serving.stages import stage_policy
@@ -45,48 +41,6 @@ _log = logging.getLogger(__name__)
 OPERATOR = "operator"
 _RELEASE_RETRY_S = 2.0
 _WARM_UP_S = 30.0
-
-
-class HandleArm:
-    """A colour's model behind a Serve handle. Every way in which a call can fail becomes a value."""
-
-    def __init__(self, handle: DeploymentHandle[Any], quality: QualityPolicy) -> None:
-        self._handle = handle
-        self._quality = quality
-        self.starting = True
-        """No replica has been found yet. Callers don't wait for that, and it says nothing about the model."""
-
-    async def warm_up(self, *, within_s: float) -> None:
-        """Find the replicas before callers pay for it; after ``within_s`` a model that is not there counts as late."""
-        try:
-            async with asyncio.timeout(within_s):
-                await self._handle.describe.remote()
-        except (TimeoutError, RayError, RayServeException) as error:
-            _log.warning(
-                "%s was not found within %.0f s: %s", self._handle.deployment_name, within_s, _last_line(error)
-            )
-        finally:
-            self.starting = False
-
-    async def ask(self, text: str) -> Reading | NoReading:
-        """Ask the model; cancelling this cancels the call."""
-        if self.starting:
-            return NoReading(outcome=Outcome.SHED, why="the model is still starting")
-        try:
-            return read_reply(await self._call(text), self._quality, texts=1)[0]
-        except BackPressureError as error:
-            return NoReading(outcome=Outcome.SHED, why=f"the model's queue is full: {error}")
-        except (RayError, RayServeException) as error:
-            return NoReading(outcome=Outcome.ERROR, why=f"the model failed: {_last_line(error)}")
-
-    async def _call(self, text: str) -> ModelReply:
-        response = self._handle.predict.remote([text])
-        try:
-            reply: ModelReply = await response
-        except asyncio.CancelledError:
-            response.cancel()
-            raise
-        return reply
 
 
 class Gateway:
@@ -125,8 +79,8 @@ class Gateway:
         )
         self._follower.on_change(self._desk.follow)
         self._arms = arms = {
-            Colour.BLUE: HandleArm(blue, config.quality),
-            Colour.GREEN: HandleArm(green, config.quality),
+            colour: HandleArm(handle, config.quality, max_held=config.gateway.max_model_queue)
+            for colour, handle in ((Colour.BLUE, blue), (Colour.GREEN, green))
         }
         self._answerer = Answerer(
             situation=self._desk.situation, models=arms, journal=self._desk, clock=self._clock, config=config.gateway
@@ -234,8 +188,3 @@ class Gateway:
         for kind, refusal in self._desk.new_refusals():
             _log.warning("%s: %s", self._name, refusal)
             self._diary.record(kind, refusal)
-
-
-def _last_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [""]
-    return f"{error.__class__.__name__}: {lines[-1][:200]}"

@@ -8,28 +8,29 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from ray.exceptions import RayActorError
+from ray.exceptions import RayActorError, RayTaskError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException
 from ray.serve.handle import DeploymentHandle
 
+from failsoft.errors import ServingError
 from failsoft.health.window import Outcome
 from failsoft.models.scores import ScoreBatch
 from failsoft.serving.defence import QualityPolicy
-from failsoft.serving.gateway import HandleArm
+from failsoft.serving.handle_arm import HandleArm
 from failsoft.serving.replies import ModelReply
 from failsoft.serving.request import NoReading, Reading
 
 pytestmark = pytest.mark.anyio
 
 
-def reply(*logits: float) -> ModelReply:
+def reply(*logits: float, texts: int = 1) -> ModelReply:
     scores = ScoreBatch(
         intents=("play_music", "get_weather"),
-        intent_logits_BC=np.asarray([logits], dtype=np.float32),
-        spans=[[]],
-        counts_B=np.ones(1, dtype=np.int32),
-        oov_fraction_B=np.zeros(1, dtype=np.float32),
-        left_out_B=np.zeros(1, dtype=np.int32),
+        intent_logits_BC=np.asarray([logits] * texts, dtype=np.float32),
+        spans=[[]] * texts,
+        counts_B=np.ones(texts, dtype=np.int32),
+        oov_fraction_B=np.zeros(texts, dtype=np.float32),
+        left_out_B=np.zeros(texts, dtype=np.int32),
     )
     return ModelReply(scores=scores, temperature=1.0, release="r1", load_generation=1)
 
@@ -105,6 +106,8 @@ async def test_a_call_that_is_given_up_is_cancelled_at_the_model_too() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await arm.ask("play some jazz")
+    for _ in range(3):  # the text, the call that carried it, and what the call waits for
+        await asyncio.sleep(0)
     assert handle.response.cancelled
 
 
@@ -135,3 +138,56 @@ async def test_a_handle_that_can_not_even_send_is_an_error_of_the_model() -> Non
     reading = await (await found(Shut(None))).ask("play some jazz")
     assert isinstance(reading, NoReading)
     assert reading.outcome is Outcome.ERROR
+
+
+class Answering(FakeHandle):
+    """A model that answers texts, but raises over some."""
+
+    def __init__(self, **errors: Exception) -> None:
+        super().__init__(None)
+        self.errors = errors
+        self.calls: list[list[str]] = []
+
+    def remote(self, texts: list[str] | None = None) -> FakeResponse:
+        if not texts:
+            return FakeResponse(reply(0.0, 0.0))
+        self.calls.append(list(texts))
+        raised = [self.errors[text] for text in texts if text in self.errors]
+        return FakeResponse(raised[0] if raised else reply(9.0, 0.0, texts=len(texts)))
+
+
+async def ask_all(handle: FakeHandle, *texts: str) -> list[Outcome]:
+    arm = await found(handle)
+    return [reading.outcome for reading in await asyncio.gather(*map(arm.ask, texts))]
+
+
+async def test_texts_of_the_same_moment_are_one_call() -> None:
+    handle = Answering()
+    assert await ask_all(handle, "a", "b", "c") == [Outcome.GOOD] * 3
+    assert handle.calls == [["a", "b", "c"]]
+
+
+async def test_a_text_that_the_model_raises_over_costs_only_its_own_answer() -> None:
+    handle = Answering(poison=RayTaskError("predict", "...", ValueError("odd text")).as_instanceof_cause())
+    assert await ask_all(handle, "a", "poison", "c") == [Outcome.GOOD, Outcome.ERROR, Outcome.GOOD]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RayActorError(), RayTaskError("predict", "...", ServingError("nothing is loaded")).as_instanceof_cause()],
+)
+async def test_a_model_that_is_gone_or_empty_is_not_asked_the_same_again(error: Exception) -> None:
+    handle = Answering(b=error)
+    assert await ask_all(handle, "a", "b", "c") == [Outcome.ERROR] * 3
+    assert len(handle.calls) == 1
+
+
+async def test_texts_beyond_the_arms_own_bound_are_shed_without_a_call() -> None:
+    """R5: shed load is answered by the fallback, and is no bad quality."""
+    handle = Answering()
+    arm = HandleArm(cast("DeploymentHandle[Any]", handle), QualityPolicy(), max_held=2)
+    await arm.warm_up(within_s=1.0)
+    readings = await asyncio.gather(*(arm.ask(text) for text in "abcd"))
+    assert [reading.outcome for reading in readings] == [Outcome.GOOD, Outcome.GOOD, Outcome.SHED, Outcome.SHED]
+    assert "queue is full" in readings[3].why
+    assert (handle.calls, arm.held) == ([["a", "b"]], 0)
