@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
+from setuptools import find_packages
 
 from tests.conftest import ROOT
 
@@ -48,3 +50,18 @@ def test_what_is_set_up_stays_so_until_its_inputs_change(checkout: Path) -> None
 def test_make_alone_lists_the_commands(checkout: Path) -> None:
     listed = make(checkout).stdout
     assert all(f"make {verb}" in listed for verb in ("demo", "test", "drill", "lint", "format", "bench"))
+
+
+def test_a_wheel_holds_every_package() -> None:
+    """A list of packages by hand once left all rooms of the training out."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["packages"]["find"]
+    found = {
+        name for where in settings["where"] for name in find_packages(str(ROOT / where), include=settings["include"])
+    }
+    folders = [ROOT / "platform" / "failsoft", ROOT / "serve_apps", ROOT / "train_jobs"]
+    needed = {
+        ".".join(path.parent.relative_to(folder.parent).parts)
+        for folder in folders
+        for path in folder.rglob("__init__.py")
+    }
+    assert found == needed
