@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +18,10 @@ class GatewayConfig:
     """Every answer leaves within about this time; the model's call is cut so that the ladder still fits in."""
     ladder_reserve_ms: float = 10.0
     """Kept back for the fallback ladder; its p99 is far below."""
+    max_deadline_ms: float = 5_000.0
+    """A caller may say that it waits longer than ``deadline_ms``, up to this."""
+    previous_share: float = 0.2
+    """Of the models' time so much is kept for the previous release, where one stands by."""
     mirror_deadline_ms: float = 1000.0
     """A mirrored call may take longer than a live one, since nobody waits for it."""
     mirror_queue: int = 64
@@ -30,15 +35,16 @@ class GatewayConfig:
 
     def __post_init__(self) -> None:
         """Refuse budgets that leave the model or the ladder no time."""
-        if not self.deadline_ms > 0.0:
-            raise ConfigError(f"deadline_ms is {self.deadline_ms}; an answer needs some time, use 50 or more")
+        for name in ("deadline_ms", "max_deadline_ms", "mirror_deadline_ms"):
+            if not 0.0 < getattr(self, name) < math.inf:
+                raise ConfigError(f"{name} is {getattr(self, name)}; an answer needs some time, use 50 or more")
         if not 0.0 <= self.ladder_reserve_ms < self.deadline_ms:
             raise ConfigError(
                 f"ladder_reserve_ms is {self.ladder_reserve_ms} of a deadline of {self.deadline_ms} ms; leave "
                 "the model the larger part"
             )
-        if not self.mirror_deadline_ms > 0.0:
-            raise ConfigError(f"mirror_deadline_ms is {self.mirror_deadline_ms}; use more than 0")
+        if not 0.0 <= self.previous_share <= 0.5:
+            raise ConfigError(f"previous_share is {self.previous_share}; leave the model at least half, 0.2 suits")
         if not 0.02 <= self.report_every_s <= 5.0:
             raise ConfigError(f"report_every_s is {self.report_every_s}; use 0.02 to 5 (0.1 to 0.25 suits)")
         if self.mirror_queue < 1 or self.max_model_queue < 1:
@@ -47,6 +53,12 @@ class GatewayConfig:
             )
         if self.max_body_bytes < 1024:
             raise ConfigError(f"max_body_bytes is {self.max_body_bytes}; a request with one text needs up to 1,024")
+
+    def deadline_for(self, caller_ms: float | None) -> float:
+        """The deadline in ms of a request whose caller will wait for ``caller_ms`` (None: it did not say)."""
+        if caller_ms is None:
+            return self.deadline_ms
+        return min(max(0.0, caller_ms), max(self.deadline_ms, self.max_deadline_ms))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,7 +95,9 @@ class FrontDesk:
 
     def note(self, seen: Seen) -> None:
         """Count one call of a model, and let the watch see it if the subject made it."""
-        self._counts.outcomes[f"{seen.arm}_{seen.outcome}"] += 1
+        self._counts.outcomes[f"{'rescue' if seen.rescue else seen.arm}_{seen.outcome}"] += 1
+        if seen.rescue:
+            return
         self._buffer.record(seen)
         if seen.arm is Arm.SUBJECT:
             self._watch.record(seen.epoch, seen.outcome)
@@ -128,6 +130,7 @@ class FrontDesk:
                 "not_armed": self._watch.refusal,
             },
             "fallback": {"release": self._shelf.in_service.release, "refusal": self._shelf.refusal},
+            "rungs_resting": dict(self._shelf.in_service.ladder.resting),
             "mirror": {
                 "sent": self._mirror.sent,
                 "dropped": dict(self._mirror.dropped),

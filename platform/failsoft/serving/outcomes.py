@@ -25,6 +25,8 @@ class Seen:
     outcome: Outcome
     latency_ms: float
     mirrored: bool = False
+    rescue: bool = False
+    """The stand-in was asked because the subject's answer would not do: an unfair sample, so no evidence."""
     agreed: bool | None = None
     """Whether a mirrored answer has the live answer's intent; None when nothing was compared."""
 

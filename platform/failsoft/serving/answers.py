@@ -1,0 +1,87 @@
+"""From what a model or a rung said to what the caller gets."""
+
+from __future__ import annotations
+
+import math
+
+from failsoft.serving.ladder import RungAnswer
+from failsoft.serving.messages import Entity, PredictAnswer, Source
+from failsoft.serving.plan import Arm, RoutingPlan, Stage
+from failsoft.serving.readings import NoReading, Reading
+from failsoft.serving.visit import Visit
+
+
+def from_model(
+    visit: Visit, reading: Reading, *, now_s: float, instead_of: Reading | NoReading | None = None
+) -> PredictAnswer:
+    """A model's answer.
+
+    Args:
+        visit: the request; its arm is the one that answered.
+        reading: what it said.
+        now_s: for the latency.
+        instead_of: what the subject said, when the stand-in answers because that would not do.
+    """
+    plan = visit.now.plan
+    return PredictAnswer(
+        request_id=visit.request_id,
+        intent=reading.intent,
+        confidence=reading.confidence,
+        entities=[_in_original(entity, visit) for entity in reading.entities],
+        source=_source_of(plan, visit.arm),
+        degrade_reason=_held_back(visit) if instead_of is None else instead_of.why,
+        refused_confidence=_finite_confidence(instead_of),
+        release=reading.release,
+        stage=plan.stage,
+        epoch=plan.epoch,
+        latency_ms=_latency_ms(visit, now_s),
+    )
+
+
+def from_rung(
+    visit: Visit, rung: RungAnswer, *, why: str, now_s: float, refused: Reading | NoReading | None = None
+) -> PredictAnswer:
+    """The fallback ladder's answer; ``refused`` is what a model said that would not do."""
+    plan = visit.now.plan
+    return PredictAnswer(
+        request_id=visit.request_id,
+        intent=rung.intent,
+        confidence=rung.confidence,
+        entities=[_in_original(entity, visit) for entity in rung.entities],
+        source=rung.source,
+        degrade_reason=why,
+        refused_confidence=_finite_confidence(refused),
+        release=None,
+        stage=plan.stage,
+        epoch=plan.epoch,
+        latency_ms=_latency_ms(visit, now_s),
+    )
+
+
+def _held_back(visit: Visit) -> str | None:
+    """Why the release in service does not answer; None where it does."""
+    plan = visit.now.plan
+    return f"{plan.stage}: {plan.why}" if plan.stage is Stage.DEGRADED else None
+
+
+def _latency_ms(visit: Visit, now_s: float) -> float:
+    return round((now_s - visit.budget.began_s) * 1000, 3)
+
+
+def _finite_confidence(refused: Reading | NoReading | None) -> float | None:
+    """What JSON can carry of it; a model gone bad may well give NaN."""
+    confidence = refused.confidence if isinstance(refused, Reading) else math.nan
+    return confidence if math.isfinite(confidence) else None
+
+
+def _source_of(plan: RoutingPlan, arm: Arm) -> Source:
+    if arm is Arm.STAND_IN:
+        return Source.PREVIOUS
+    return Source.PRIMARY if plan.stage is Stage.SERVING else Source.CANARY
+
+
+def _in_original(entity: Entity, visit: Visit) -> Entity:
+    """The same span in the caller's own text; half characters become U+FFFD, since JSON can't carry them."""
+    start, end = visit.cleaned.to_original(entity.start, entity.end)
+    own = visit.text[start:end].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return entity.model_copy(update={"start": start, "end": end, "text": own})

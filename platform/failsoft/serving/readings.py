@@ -1,0 +1,43 @@
+"""What comes of asking a model about one text, and who can be asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from failsoft.health.window import Outcome
+from failsoft.serving.messages import Entity
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """A model's answer to one text, judged."""
+
+    intent: str
+    confidence: float
+    entities: tuple[Entity, ...]
+    """Spans refer to the text that the model was given."""
+    release: str
+    load_generation: int
+    outcome: Outcome
+    """GOOD or WEAK: what the answer says about the model."""
+    usable: bool
+    """Good enough to be given to this caller."""
+    why: str
+    """What is wrong with it; empty when nothing is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoReading:
+    """A model gave no answer: late, failed or shed."""
+
+    outcome: Outcome
+    why: str
+
+
+class ModelArm(Protocol):
+    """One colour's model, however far away."""
+
+    async def ask(self, text: str) -> Reading | NoReading:
+        """Answer one clean text. Raises nothing but cancellation, which also stops the call."""
+        ...

@@ -1,0 +1,95 @@
+"""One request on its way: what is in force for it, and how much time it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from failsoft.serving.config import GatewayConfig
+from failsoft.serving.ladder import FallbackLadder
+from failsoft.serving.plan import Arm, Colour, RoutingPlan
+from failsoft.serving.sanitizer import Cleaned, TextPolicy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """What is in force at one moment; replaced whole, so that a request lives under one plan."""
+
+    plan: RoutingPlan
+    text_policy: TextPolicy
+    """Of the release that serves."""
+    subject_policy: TextPolicy
+    """Of the plan's subject, which may be another release on trial."""
+    ladder: FallbackLadder
+    """Of the release that serves."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowance:
+    """Time for one call of a model."""
+
+    left_s: float
+    """The call is cut after so long; 0 or less: it is not made."""
+    whole_s: float
+    """What such a call has when nothing else took time before it."""
+    by_caller: bool = False
+    """The caller gave less time than this gateway does: a cut call says nothing about the model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """How a request's time is shared out: the model first, then the previous release, then the ladder.
+
+    What is kept back for the previous release, where there is one, is taken from both arms: they are compared.
+    """
+
+    began_s: float
+    deadline_s: float
+    by_caller: bool
+    model_s: float
+    """From the beginning to the end of the model's call."""
+    previous_s: float
+    """From there to the end of the previous release's call; 0 without one."""
+
+    @classmethod
+    def of(cls, config: GatewayConfig, *, began_s: float, caller_ms: float | None, with_previous: bool) -> Budget:
+        """The shares of one request's time; ``caller_ms``: what the caller said that it will wait."""
+        deadline_ms = config.deadline_for(caller_ms)
+        models_s = max(0.0, deadline_ms - config.ladder_reserve_ms) / 1000
+        previous_s = models_s * config.previous_share if with_previous else 0.0
+        return cls(
+            began_s=began_s,
+            deadline_s=deadline_ms / 1000,
+            by_caller=deadline_ms < config.deadline_ms,
+            model_s=models_s - previous_s,
+            previous_s=previous_s,
+        )
+
+    def for_model(self, now_s: float) -> Allowance:
+        """Time for the chosen arm's call, if it is made now."""
+        left_s = self.began_s + self.model_s - now_s
+        return Allowance(left_s=left_s, whole_s=self.model_s, by_caller=self.by_caller)
+
+    def for_previous(self, now_s: float) -> Allowance:
+        """Time for the previous release's call after the model's, if it is made now."""
+        left_s = self.began_s + self.model_s + self.previous_s - now_s
+        return Allowance(left_s=left_s, whole_s=self.previous_s, by_caller=self.by_caller)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visit:
+    """One request on its way."""
+
+    key: str
+    request_id: str
+    now: Situation
+    budget: Budget
+    arm: Arm
+    text: str
+    cleaned: Cleaned
+    """The text as the arm's release wants it."""
+
+    @property
+    def colour(self) -> Colour | None:
+        """Who is to answer; None: the ladder."""
+        plan = self.now.plan
+        return plan.subject if self.arm is Arm.SUBJECT else plan.stand_in

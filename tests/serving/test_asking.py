@@ -1,0 +1,86 @@
+"""Who is blamed for a cut call, and a stand-in's rest."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import pytest
+
+from failsoft.health.clock import ManualClock
+from failsoft.health.window import Outcome
+from failsoft.serving.asking import Asker
+from failsoft.serving.breaker import BreakerPolicy
+from failsoft.serving.plan import Colour, Stage
+from failsoft.serving.readings import NoReading, Reading
+from failsoft.serving.visit import Allowance
+from tests.serving.fakes import ScriptedArm, good, plan, reading
+
+pytestmark = pytest.mark.anyio
+PLAN = plan(Stage.DEGRADED, share=0.0, stand_in=Colour.GREEN)
+GONE = NoReading(outcome=Outcome.ERROR, why="gone")
+SECOND = Allowance(left_s=1.0, whole_s=1.0)
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock, self.model = ManualClock(), ScriptedArm()
+        policy = BreakerPolicy(failures_in_a_row=2)
+        self.asker = Asker({Colour.GREEN: self.model}, clock=self.clock, policy=policy)
+
+    async def ask(self, answer: Reading | NoReading = GONE, time: Allowance = SECOND) -> Reading | NoReading:
+        self.model.answer = answer
+        return await self.asker.ask_stand_in(PLAN, Colour.GREEN, "play", time)
+
+    async def resting(self) -> Bench:
+        for _ in range(2):
+            await self.ask()
+        assert self.asker.resting() == {Colour.GREEN: "2 failures in a row, the last: gone"}
+        return self
+
+
+@pytest.mark.parametrize(
+    ("time", "outcome"),
+    [
+        (Allowance(left_s=0.01, whole_s=0.01), Outcome.LATE),
+        (Allowance(left_s=0.01, whole_s=0.03), Outcome.SHED),
+        (Allowance(left_s=0.01, whole_s=0.01, by_caller=True), Outcome.SHED),
+        (Allowance(left_s=0.0, whole_s=0.01), Outcome.SHED),
+        (Allowance(left_s=math.nan, whole_s=0.01), Outcome.SHED),
+    ],
+)
+async def test_late_is_only_a_model_that_had_most_of_the_time_that_it_is_promised(
+    time: Allowance, outcome: Outcome
+) -> None:
+    bench = Bench()
+    bench.model.takes_s = 30.0
+    assert (await bench.asker.ask(Colour.GREEN, "play", time)).outcome is outcome
+
+
+async def test_after_its_rest_one_request_tries_the_stand_in_and_a_good_answer_ends_it() -> None:
+    bench = await Bench().resting()
+    assert (await bench.ask(good())).outcome is Outcome.SHED
+    bench.clock.advance(2.0)
+    assert (await bench.ask(good())).outcome is Outcome.GOOD
+    assert bench.asker.resting() == {}
+
+
+async def test_a_caller_that_leaves_during_the_try_gives_the_place_back() -> None:
+    """B2: a try that never completes must not hold the place."""
+    bench = await Bench().resting()
+    bench.clock.advance(2.0)
+    bench.model.takes_s = 30.0
+    left = asyncio.create_task(bench.ask(good()))
+    await asyncio.sleep(0)
+    left.cancel()
+    await asyncio.gather(left, return_exceptions=True)
+    bench.model.takes_s = 0.0
+    assert (await bench.ask(good())).outcome is Outcome.GOOD
+
+
+async def test_answers_that_are_no_numbers_make_a_stand_in_rest_as_failures_do() -> None:
+    bench = Bench()
+    broken = reading(confidence=math.nan, outcome=Outcome.WEAK, usable=False, why="scores that are not finite")
+    for _ in range(2):
+        await bench.ask(broken)
+    assert bench.asker.resting() == {Colour.GREEN: "2 failures in a row, the last: scores that are not finite"}
