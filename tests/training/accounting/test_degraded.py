@@ -7,6 +7,7 @@ import pytest
 from failsoft.health.ledger import Event, Side
 from failsoft.training.accounting.degraded import Degraded, degraded
 from failsoft.training.accounting.degraded_metrics import as_metrics
+from failsoft.training.degradation import Degradation, DegradationKind, Degradations
 
 Story = list[tuple[float, str, dict[str, Any]]]
 
@@ -178,8 +179,27 @@ def test_a_slow_rank_that_still_holds_the_others_up_is_in_the_metrics_with_host_
     text = as_metrics(found, run="r")
     assert 'failsoft_run_slow_rank_factor{run="r",rank="1",host="node-7"} 1.75' in text
     assert 'failsoft_run_degraded_since_seconds{run="r",kind="slow_rank",name="rank 1"} 2.0' in text
-    ended_story = [*story, (6.0, "degradation_ended", ended(60, "slow_rank", name="rank 1", rank=1))]
+    ended_story = [*story, (6.0, "degradation_ended", ended(60, "slow_rank", name="rank 1"))]
     assert degraded(events(ended_story)).standing == ()
+
+
+def test_what_ranks_agreed_on_ends_when_it_is_told_to_whichever_rank_it_named_as_its_cause() -> None:
+    story: Story = [*START]
+
+    def tell(kind: str, why: str, **data: object) -> None:
+        story.append((float(len(story)), kind, {"position": 10 * len(story), "cause": why} | data))
+
+    def short(rank: int, level: str) -> Degradation:
+        return Degradation(kind=DegradationKind.MEMORY, cause="out of memory", level=level, details={"rank": rank})
+
+    degradations = Degradations(tell)
+    degradations.began(short(1, "caches freed"))
+    degradations.began(short(0, "micro-batches, 2 a batch"))
+    degradations.began(Degradation(kind=DegradationKind.MEMORY, cause="quiet", level="caches freed"))
+    degradations.ended(DegradationKind.MEMORY, why="quiet")
+    found = degraded(events([*story, (10.0, "run_finished", {"position": 100})]))
+    assert (found.batches, found.seconds, found.standing) == (30, 3.0, ())
+    assert found.kinds["memory_rung"].open is False
 
 
 @pytest.mark.parametrize("data", [{}, {"position": 5}, {"degradation": 7, "name": None}])

@@ -133,12 +133,13 @@ class _Reader:
         if event.kind == "run_started":
             self._started(event)
         elif event.kind in {BEGAN, CHANGED}:
-            self.told[_key(event)[0]].append(event)
-            first = self._latest[_key(event)][0] if _key(event) in self._open else event
-            self._latest[_key(event)] = (first, event)
-            self._open.setdefault(_key(event), self.line.now_us)
+            key = self._which(event)
+            self.told[key[0]].append(event)
+            first = self._latest[key][0] if key in self._open else event
+            self._latest[key] = (first, event)
+            self._open.setdefault(key, self.line.now_us)
         elif event.kind == ENDED:
-            self._close(_key(event))
+            self._close(self._which(event))
 
     def seen_alive(self, at_s: float | None, position: int | None) -> None:
         """The run was seen at work after all of its events."""
@@ -151,6 +152,17 @@ class _Reader:
         """What is open ends here."""
         for key in list(self._open):
             self._close(key)
+
+    def _which(self, event: Event) -> _Key:
+        """Of which open one it tells.
+
+        What all ranks agreed on may name a rank as its cause: another at each change, and none at the end.
+        """
+        key = _key(event)
+        if key in self._open or event.kind == BEGAN or (event.kind == ENDED and "rank" in event.data):
+            return key
+        same = [one for one in self._open if one[:2] == key[:2]]
+        return same[0] if len(same) == 1 else key
 
     def _close(self, key: _Key) -> None:
         began_us = self._open.pop(key, None)
