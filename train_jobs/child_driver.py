@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 from failsoft.artifacts.home import Home
 from failsoft.errors import DriverLostError, NoRayError, error_named
 from failsoft.health.clock import Clock
+from failsoft.health.json_object import is_count, json_object
 from failsoft.health.ledger import Ledger, Side
 from failsoft.training.survival.notice import read_notice
 from failsoft.training.survival.room import NodeRoom
@@ -167,7 +168,7 @@ class _Child:
         self.knew = False
         """It has said what the cluster has."""
         self._tell(config)
-        answers = os.fdopen(read, encoding="utf-8")
+        answers = os.fdopen(read, encoding="utf-8", errors="surrogateescape")
         self._ear = threading.Thread(target=self._hear, args=(answers,), name="driver-answers", daemon=True)
         self._ear.start()
 
@@ -215,27 +216,34 @@ class _Child:
 
     def _hear(self, answers: TextIO) -> None:
         with answers:
-            for line in answers:
-                self._settle(json.loads(line))
+            understood = all(self._settle(line) for line in answers)
+        if not understood:  # the rest of a line that it was killed over, or another's words; nothing more is answered
+            self.process.kill()
         status = self.process.wait()
         with self._lock:
             if self.process.stdin is not None:
                 with suppress(OSError):  # an order that it never took
                     self.process.stdin.close()
-            self._lost = DriverLostError(f"the driver process {self.process.pid} {_in_words(status)}")
+            torn = "" if understood else ", after an answer that is none"
+            self._lost = DriverLostError(f"the driver process {self.process.pid} {_in_words(status)}{torn}")
             left, self._open = self._open, {}
         for answer in left.values():
             answer.set_exception(self._lost)
 
-    def _settle(self, body: dict[str, Any]) -> None:
+    def _settle(self, line: str) -> bool:
+        """Whether the line is an answer; an order that waits for it has it now."""
+        body = json_object(line)
+        if body is None or not is_count(body.get("id")) or not ("value" in body or {"error", "says"} <= body.keys()):
+            return False
         with self._lock:
-            answer = self._open.pop(int(body["id"]), None)
+            answer = self._open.pop(body["id"], None)
         if answer is None:
-            return
+            return True
         if "error" in body:
-            answer.set_exception(error_named(body["error"], body["says"]))
+            answer.set_exception(error_named(str(body["error"]), str(body["says"])))
         else:
             answer.set_result(body["value"])
+        return True
 
 
 def _in_words(status: int) -> str:

@@ -42,14 +42,14 @@ class Answers:
     def give(self, number: int, carry_out: Callable[[], Any]) -> None:
         """Carry an order out and answer it: with its value, or with the name and words of what it raised."""
         try:
-            body = {"id": number, "value": carry_out()}
+            line = json.dumps({"id": number, "value": carry_out()})
         except FailsoftError as error:
-            body = {"id": number, "error": type(error).__name__, "says": str(error)}
+            line = json.dumps({"id": number, "error": type(error).__name__, "says": str(error)})
         except Exception as error:  # noqa: BLE001 -- the process boundary: the supervisor shall hear of it in words
             traceback.print_exc()
-            body = {"id": number, "error": "Exception", "says": f"{type(error).__name__}: {error}"}
+            line = json.dumps({"id": number, "error": "Exception", "says": f"{type(error).__name__}: {error}"})
         with self._lock:
-            self._to.write(json.dumps(body) + "\n")
+            self._to.write(line + "\n")
             self._to.flush()
 
 

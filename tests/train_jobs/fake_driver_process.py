@@ -16,8 +16,11 @@ def main(kind: str, handle: int) -> None:
         for line in sys.stdin:
             order = json.loads(line)
             looks += order["do"] == "rooms"
-            if order["do"] == "end":
+            if order["do"] == "end" or (order["do"] == "attempt" and kind == "leaving"):
                 return
+            if order["do"] == "attempt" and kind.startswith("torn "):
+                os.write(handle, kind.removeprefix("torn ").encode("latin-1"))
+                os.kill(os.getpid(), signal.SIGKILL)
             answers.write(json.dumps({"id": order["id"]} | answer(kind, order, config, looks)) + "\n")
             answers.flush()
 

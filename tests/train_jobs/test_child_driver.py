@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import io
+import json
 import os
 import subprocess
 import sys
@@ -23,6 +25,7 @@ from tests.conftest import ROOT
 from train_jobs.child_driver import ChildDriver
 from train_jobs.config import JobConfig, Preset
 from train_jobs.connect import ray_answers
+from train_jobs.driver_process import Answers
 
 
 def child(home: Path, kind: str, clock: ManualClock | None = None) -> ChildDriver:
@@ -64,6 +67,36 @@ def test_a_driver_that_is_killed_is_named_with_its_signal_and_the_next_order_fin
         assert driver.process_id not in {None, before}
     assert len(told(tmp_path, "driver_started")) == 2
     assert len(told(tmp_path, "driver_lost")) == 1
+
+
+@pytest.mark.parametrize(
+    "rest", ['{"id": 0, "val', '{"id": 0, "value": "\\u', '{"id": 0, "value": "Ã', "[0]", '{"id": 0}', "{}", "Ray"]
+)
+def test_an_answer_that_a_driver_was_killed_over_is_the_end_of_that_driver_and_not_of_the_waiting(
+    tmp_path: Path, rest: str
+) -> None:
+    with child(tmp_path, f"torn {rest}") as driver:
+        driver.start()
+        before = driver.process_id
+        with pytest.raises(DriverLostError, match=f"driver process {before} .*after an answer that is none"):
+            driver.attempt(1, frozenset())
+        driver.start()
+        assert driver.process_id not in {None, before}
+
+
+def test_a_driver_that_ends_well_without_an_answer_is_lost(tmp_path: Path) -> None:
+    with child(tmp_path, "leaving") as driver:
+        driver.start()
+        with pytest.raises(DriverLostError, match=r"ended with status 0$"):
+            driver.attempt(1, frozenset())
+
+
+def test_a_value_that_no_line_can_carry_is_answered_in_words() -> None:
+    lines = io.StringIO()
+    Answers(lines).give(3, lambda: {"quality": object()})
+    (said,) = (json.loads(line) for line in lines.getvalue().splitlines())
+    assert (said["id"], said["error"]) == (3, "Exception")
+    assert "not JSON serializable" in said["says"]
 
 
 def test_an_error_of_the_driver_is_raised_as_what_it_was(tmp_path: Path) -> None:
