@@ -45,7 +45,7 @@ class Wire:
             if message == HURRY:  # for an order that is done already
                 continue
             memory, self._memory = self._memory, NO_MEMORY
-            self._pace.begins(time.process_time())
+            self._pace.begins(time.process_time(), hurried=self._hurry_came_along())
             yield message, memory
 
     def tell(self, message: dict[str, Any]) -> None:
@@ -64,6 +64,10 @@ class Wire:
         rest_s = self._pace.rest_s(time.process_time())
         if not self._pace.hurried and self._poller.poll(rest_s * 1000.0):
             self._pace.hurried = self._told_to_hurry()
+
+    def _hurry_came_along(self) -> bool:
+        """Whether it was read in one piece with its order: nothing would be left in the socket to notice it by."""
+        return take(self._heard) == HURRY
 
     def _told_to_hurry(self) -> bool:
         """Also when the training is gone: nobody is to be spared any more."""

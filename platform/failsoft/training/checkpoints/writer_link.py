@@ -90,16 +90,21 @@ class ProcessLink:
         ours.settimeout(_SEND_PATIENCE_S)
         self._socket = ours
         self._heard = bytearray()
+        self._hurried = False
 
     def send(self, order: Message, memory: int) -> None:
         """See :class:`Link`."""
+        self._hurried = False
         try:
             send(self._socket, order, None if memory == NO_MEMORY else memory)
         except OSError as error:
             raise ConnectionError(f"the writer took no order: {error}") from error
 
     def hurry(self) -> None:
-        """See :class:`Link`."""
+        """Once for each order: who hangs reads nothing, and a full socket would hold the training up."""
+        if self._hurried:
+            return
+        self._hurried = True
         with suppress(OSError):  # a writer that is gone is noticed by whoever listens
             send(self._socket, HURRY)
 
