@@ -11,10 +11,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from failsoft.artifacts.home import Home
 from failsoft.errors import ConfigError, FailsoftError
@@ -56,16 +58,20 @@ def planned_batches(config: JobConfig) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, run, print; returns the exit status: 3 too much data was refused, 4 nothing helped, 143 told to leave."""
+    """Parse, run, print; returns the exit status: 3 too much data was refused, 4 nothing helped, 143 told to leave.
+
+    Errors raised on purpose, and a disk that refuses, become one line.
+    """
     given = _parser().parse_args(arguments)
     try:
         config = _config(given)
         notice = Notice()
         with hearing(notice):
-            result = supervise_job(config, notice=notice, say=Console().print)
-    except FailsoftError as error:
-        Console(stderr=True).print(f"[red]{type(error).__name__}[/red]: {error}")
-        return error.exit_status
+            result = supervise_job(config, notice=notice, say=partial(Console().print, markup=False))
+    except (FailsoftError, OSError) as error:
+        said = Text.assemble((type(error).__name__, "red"), f": {error}")  # brackets in it are no markup
+        Console(stderr=True).print(said, highlight=False, soft_wrap=True)
+        return error.exit_status if isinstance(error, FailsoftError) else 1
     _print(result, Console())
     return 0
 

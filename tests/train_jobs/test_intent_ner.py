@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from failsoft.errors import ConfigError
+from failsoft.errors import ConfigError, NoProgressError, PreemptedError
 from failsoft.training.checkpoints.checkpoint import deliver_here
 from failsoft.training.escalation import Poisoned
 from failsoft.training.ranks import SoloRank
@@ -40,6 +41,30 @@ def test_a_wrong_argument_ends_in_a_sentence_and_not_in_a_traceback(
 ) -> None:
     assert main(["--home", str(tmp_path), "--run", "r", *wrong]) == 1
     assert said in " ".join(capsys.readouterr().err.split())
+
+
+_GLOO = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer"
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(NoProgressError(_GLOO), 4), (PreemptedError(_GLOO), 143), (OSError(5, _GLOO), 1)]
+)
+def test_words_in_brackets_as_gloo_uses_them_change_neither_the_sentence_nor_the_exit_status(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    status: int,
+) -> None:
+    def run_nothing(_config: JobConfig, *, say: Callable[[str], object], **_options: object) -> None:
+        say(_GLOO)
+        raise error
+
+    monkeypatch.setattr("train_jobs.intent_ner.supervise_job", run_nothing)
+    assert main(["--home", str(tmp_path), "--run", "r"]) == status
+    shown = capsys.readouterr()
+    assert _GLOO in " ".join(shown.out.split())
+    assert _GLOO in shown.err
 
 
 @pytest.mark.parametrize("run", ["", "a/b", "..", ".hidden"])

@@ -107,7 +107,7 @@ def _trained(config: JobConfig) -> JobResult:
 
     notice = Notice()
     with hearing(notice):
-        carry_out = partial(supervise_job, notice=notice, say=console.print)
+        carry_out = partial(supervise_job, notice=notice, say=partial(console.print, markup=False))
         return train_with_progress(config, console, carry_out)
 
 
