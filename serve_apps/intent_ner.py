@@ -87,7 +87,10 @@ def build(settings: ServeSettings) -> Application:
     colours = {colour: _model(config, colour, settings) for colour in Colour}
     fallback = _deploy(Fallback, "fallback", settings, replicas=1).bind(config)
     gateway = _deploy(serve.ingress()(Gateway), "gateway", settings, replicas=settings.gateways)
-    return gateway.options(max_ongoing_requests=200).bind(config, colours[Colour.BLUE], colours[Colour.GREEN], fallback)
+    room = 2 * config.gateway.max_requests  # the gateway itself says 429, in words; Serve would only let callers wait
+    return gateway.options(max_ongoing_requests=room).bind(
+        config, colours[Colour.BLUE], colours[Colour.GREEN], fallback
+    )
 
 
 def _config(settings: ServeSettings) -> AppConfig:

@@ -6,11 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
 from pydantic import ValidationError
 
-from failsoft.serving.messages import MAX_TEXT_CHARS, PredictAnswer, PredictRequest, Problem, Source, problem
-from tests.serving.odd_text import any_text
+from failsoft.serving.messages import MAX_TEXT_CHARS, PredictAnswer, PredictRequest, Source
 
 
 def asked(body: str) -> PredictRequest:
@@ -43,6 +41,9 @@ def test_one_text_and_several_are_asked_in_the_same_way() -> None:
         ({"texts": ["a"] * 65}, "at most 64"),
         ({"texts": ["a" * MAX_TEXT_CHARS] * 9}, "72000 characters together, at most 64000"),
         ({"text": 7}, "valid string"),
+        ({"text": "a", "timeout_ms": 0}, "greater than 0"),
+        ({"text": "a", "timeout_ms": float("nan")}, "less than or equal"),
+        ({"text": "a", "timeout_ms": float("inf")}, "less than or equal"),
         ({"text": "a", "key": ""}, "at least 1 character"),
         ({"text": "a", "key": "k" * 201}, "at most 200"),
         ({"text": "a", "txet": "b"}, "not permitted"),
@@ -68,16 +69,11 @@ def test_the_api_description_states_the_limits_and_has_examples() -> None:
         PredictAnswer.model_validate(example)
 
 
-@given(any_text)
-def test_a_problem_can_always_be_sent_and_has_the_form_of_rfc_9457(detail: str) -> None:
-    body = problem(422, detail)
-    json.dumps(body, ensure_ascii=False).encode()
-    assert Problem.model_validate(body).title == "Unprocessable " + body["title"].split(" ", 1)[1]
-    assert body["type"] == "about:blank"
-
-
-def test_a_status_without_a_name_still_has_a_title() -> None:
-    assert problem(799, "odd")["title"] == "Error"
+@pytest.mark.parametrize(
+    ("said", "header", "holds"), [(None, None, None), (None, 80.0, 80.0), (90.0, 80.0, 80.0), (70.0, 80.0, 70.0)]
+)
+def test_the_shorter_of_two_timeouts_holds(said: float | None, header: float | None, holds: float | None) -> None:
+    assert PredictRequest(text="play", timeout_ms=said).within(header).timeout_ms == holds
 
 
 def test_an_answer_names_its_source_in_plain_words() -> None:

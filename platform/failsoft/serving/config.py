@@ -28,6 +28,8 @@ class GatewayConfig:
     """Copies waiting for the subject; more are dropped and counted."""
     report_every_s: float = 0.1
     """Outcomes go to the controller this often."""
+    max_requests: int = 256
+    """Requests that one gateway answers at once; beyond it even the fallback would be slow, so it says 429."""
     max_body_bytes: int = 1_048_576
     """A larger request body is refused with 413 before it is parsed."""
     max_model_queue: int = 64
@@ -35,6 +37,16 @@ class GatewayConfig:
 
     def __post_init__(self) -> None:
         """Refuse budgets that leave the model or the ladder no time."""
+        self._check_times()
+        if not 0.02 <= self.report_every_s <= 5.0:
+            raise ConfigError(f"report_every_s is {self.report_every_s}; use 0.02 to 5 (0.1 to 0.25 suits)")
+        for name in ("mirror_queue", "max_model_queue", "max_requests"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it holds at least 1")
+        if self.max_body_bytes < 1024:
+            raise ConfigError(f"max_body_bytes is {self.max_body_bytes}; a request with one text needs up to 1,024")
+
+    def _check_times(self) -> None:
         for name in ("deadline_ms", "max_deadline_ms", "mirror_deadline_ms"):
             if not 0.0 < getattr(self, name) < math.inf:
                 raise ConfigError(f"{name} is {getattr(self, name)}; an answer needs some time, use 50 or more")
@@ -45,14 +57,6 @@ class GatewayConfig:
             )
         if not 0.0 <= self.previous_share <= 0.5:
             raise ConfigError(f"previous_share is {self.previous_share}; leave the model at least half, 0.2 suits")
-        if not 0.02 <= self.report_every_s <= 5.0:
-            raise ConfigError(f"report_every_s is {self.report_every_s}; use 0.02 to 5 (0.1 to 0.25 suits)")
-        if self.mirror_queue < 1 or self.max_model_queue < 1:
-            raise ConfigError(
-                f"mirror_queue is {self.mirror_queue} and max_model_queue {self.max_model_queue}; both hold at least 1"
-            )
-        if self.max_body_bytes < 1024:
-            raise ConfigError(f"max_body_bytes is {self.max_body_bytes}; a request with one text needs up to 1,024")
 
     def deadline_for(self, caller_ms: float | None) -> float:
         """The deadline in ms of a request whose caller will wait for ``caller_ms`` (None: it did not say)."""

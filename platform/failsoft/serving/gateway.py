@@ -94,8 +94,8 @@ class Gateway:
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Serve asks for the HTTP app once this replica is made."""
-        guard = bearer_guard(self._home.operator_token())
-        return build_routes(self, guard, max_body_bytes=self._config.gateway.max_body_bytes)
+        guard, limits = bearer_guard(self._home.operator_token()), self._config.gateway
+        return build_routes(self, guard, max_body_bytes=limits.max_body_bytes, max_requests=limits.max_requests)
 
     async def check_health(self) -> None:
         """Called by Serve.

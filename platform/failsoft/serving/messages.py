@@ -1,4 +1,4 @@
-r"""What goes over the wire: requests, answers, and problems in the form of RFC 9457.
+r"""What goes over the wire: requests and answers; errors are in ``problems.py``.
 
 Strings of a request may hold lone surrogates, since ``json.loads`` accepts ``"\ud83d"``; texts are handed on as they
 came, for the sanitizer to mend and count, while ids, which come back in answers and logs, are mended here.
@@ -7,10 +7,11 @@ came, for the sanitizer to mend and count, while ids, which come back in answers
 from __future__ import annotations
 
 from enum import StrEnum
-from http import HTTPStatus
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+
+from failsoft.serving.problems import whole
 
 MAX_TEXT_CHARS = 8_000
 """A longer text is refused: the example's longest training text has 200 characters."""
@@ -19,6 +20,8 @@ MAX_TEXTS = 64
 MAX_CHARS = 64_000
 """Characters in all texts of one request: cleaning them takes tens of ms, for which other callers wait."""
 MAX_ID_CHARS = 200
+MAX_TIMEOUT_MS = 600_000.0
+"""Nobody means more; the configuration bounds what is granted."""
 
 
 class Source(StrEnum):
@@ -36,11 +39,6 @@ class Source(StrEnum):
     """The rules inside the gateway; they always answer."""
 
 
-def _whole(text: str) -> str:
-    """The text with half characters replaced: what JSON and logs can carry."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def _fits_text(text: str) -> str:
     return _at_most(text, MAX_TEXT_CHARS)
 
@@ -48,7 +46,7 @@ def _fits_text(text: str) -> str:
 def _fits_id(text: str) -> str:
     if not text:
         raise ValueError("an id has at least 1 character; leave it out instead")
-    return _whole(_at_most(text, MAX_ID_CHARS))
+    return whole(_at_most(text, MAX_ID_CHARS))
 
 
 def _at_most(text: str, chars: int) -> str:
@@ -64,6 +62,7 @@ Id = Annotated[
 ]
 
 
+_TIMEOUT = "The caller waits so long for the whole answer; less than the usual deadline brings the fallback sooner."
 _TEXTS = f"Several texts, of at most {MAX_CHARS} characters together."
 
 
@@ -84,6 +83,7 @@ class PredictRequest(BaseModel):
     texts: list[Text] | None = Field(default=None, min_length=1, max_length=MAX_TEXTS, description=_TEXTS)
     key: Id | None = Field(default=None, description="Caller or session: the same key stays with the same model.")
     request_id: Id | None = Field(default=None, description="Comes back in the answer; made up when absent.")
+    timeout_ms: float | None = Field(default=None, gt=0.0, le=MAX_TIMEOUT_MS, description=_TIMEOUT)
 
     @model_validator(mode="after")
     def _one_of_both_and_not_too_much(self) -> Self:
@@ -93,6 +93,12 @@ class PredictRequest(BaseModel):
         if chars > MAX_CHARS:
             raise ValueError(f"{chars} characters together, at most {MAX_CHARS} are answered at once; send fewer texts")
         return self
+
+    def within(self, timeout_ms: float | None) -> PredictRequest:
+        """The same request, with ``timeout_ms`` if that is less than what it says itself."""
+        if timeout_ms is None or (self.timeout_ms is not None and self.timeout_ms <= timeout_ms):
+            return self
+        return self.model_copy(update={"timeout_ms": timeout_ms})
 
     @property
     def all_texts(self) -> list[str]:
@@ -155,24 +161,3 @@ class PredictAnswers(BaseModel):
     """Answers in the order of the texts; each has a source of its own."""
 
     answers: list[PredictAnswer]
-
-
-class Problem(BaseModel):
-    """An error body (RFC 9457, ``application/problem+json``)."""
-
-    type: str = "about:blank"
-    title: str
-    status: int
-    detail: str
-
-
-def problem(status: int, detail: str) -> dict[str, Any]:
-    """The body for an HTTP error: the status in words, and what to do in ``detail``."""
-    return Problem(title=_title(status), status=status, detail=_whole(detail)).model_dump()
-
-
-def _title(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "Error"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Protocol
 
-from fastapi import Depends, FastAPI, Header, Request
+from fastapi import Body, Depends, FastAPI, Header, Path, Request, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
@@ -19,9 +21,16 @@ from failsoft.errors import (
     FailsoftError,
     NotAuthorizedError,
 )
+from failsoft.serving import examples
+from failsoft.serving.api_description import describe, refusals
 from failsoft.serving.bodies import BodyLimit
-from failsoft.serving.messages import PredictAnswer, PredictAnswers, PredictRequest, problem
+from failsoft.serving.messages import MAX_TIMEOUT_MS, PredictAnswer, PredictAnswers, PredictRequest
+from failsoft.serving.problems import problem_answer
+from failsoft.serving.turnstile import Turnstile
 
+_log = logging.getLogger(__name__)
+_PREDICT, _STATUS, _HEALTH = "/v1/predict", "/v1/status", "/healthz"
+_DEGRADE, _RESTORE, _PROPOSE = "/v1/degrade", "/v1/restore", "/v1/releases/{name}/propose"
 Guard = Callable[[str | None], None]
 """Raises NotAuthorizedError unless an Authorization header carries the operator's token."""
 
@@ -69,22 +78,44 @@ class Front(Protocol):
         ...
 
 
-def build_routes(front: Front, guard: Guard, *, max_body_bytes: int = 1_048_576) -> FastAPI:
+_ANSWERS: dict[str, dict[str, Any]] = {
+    _PREDICT: examples.PREDICT_ANSWERS,
+    _STATUS: {"serving": {"value": examples.STATUS}},
+    _HEALTH: {"ok": {"value": {"status": "ok"}}},
+    _DEGRADE: {"plan": {"value": examples.PLAN}},
+    _RESTORE: {"plan": {"value": examples.PLAN}},
+    _PROPOSE: {"plan": {"value": examples.PLAN}},
+}
+
+
+def build_routes(front: Front, guard: Guard, *, max_body_bytes: int = 1_048_576, max_requests: int = 256) -> FastAPI:
     """The HTTP app of one gateway replica."""
     app = FastAPI(title="failsoft gateway", version="1", description=__doc__)
-    app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
+    app.add_middleware(Turnstile, max_inside=max_requests, paths=[_PREDICT])
+    app.add_middleware(BodyLimit, max_bytes=max_body_bytes)  # outside: a body that trickles in takes nobody's place
     _add_answers(app, front)
     _add_operator(app, front, guard)
+    describe(app, _ANSWERS)
     for error_class in _STATUS_OF:
         app.add_exception_handler(error_class, _as_problem)
     app.add_exception_handler(RequestValidationError, _as_misfit)
     app.add_exception_handler(HTTPException, _as_http_problem)
+    app.add_exception_handler(Exception, _as_our_own_fault)
     return app
 
 
+_CallerWaitsMs = Annotated[
+    float | None,
+    Header(alias="X-Request-Timeout-Ms", gt=0.0, le=MAX_TIMEOUT_MS, description="As timeout_ms; the shorter holds."),
+]
+
+
 def _add_answers(app: FastAPI, front: Front) -> None:
-    async def predict(body: PredictRequest) -> PredictAnswer | PredictAnswers:
-        return await front.predict(body)
+    async def predict(
+        body: Annotated[PredictRequest, Body(openapi_examples=examples.PREDICT_REQUESTS)],
+        caller_waits_ms: _CallerWaitsMs = None,
+    ) -> PredictAnswer | PredictAnswers:
+        return await front.predict(body.within(caller_waits_ms))
 
     async def status() -> dict[str, Any]:
         return front.status()
@@ -92,28 +123,66 @@ def _add_answers(app: FastAPI, front: Front) -> None:
     async def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
-    app.add_api_route("/v1/predict", predict, methods=["POST"], summary="Answer a text, or several")
-    app.add_api_route("/v1/status", status, methods=["GET"], summary="What this gateway replica knows")
-    app.add_api_route("/healthz", healthz, methods=["GET"], summary="Whether this gateway replica answers")
+    app.add_api_route(
+        _PREDICT,
+        predict,
+        methods=["POST"],
+        summary="Answer a text, or several",
+        response_description="An answer for each text, and who gave it",
+        responses=refusals(_PREDICT, 400, 413, 422, 429),
+    )
+    app.add_api_route(
+        _STATUS,
+        status,
+        methods=["GET"],
+        summary="What this gateway replica knows",
+        response_description="What it knows; there may be more fields than these",
+        responses=refusals(_STATUS),
+    )
+    app.add_api_route(
+        _HEALTH,
+        healthz,
+        methods=["GET"],
+        summary="Whether this gateway replica answers",
+        response_description="It answers",
+        responses=refusals(_HEALTH),
+    )
+
+
+_Token = Annotated[
+    HTTPAuthorizationCredentials | None,
+    Security(HTTPBearer(auto_error=False, scheme_name="operator", description="The operator token of the home.")),
+]
 
 
 def _add_operator(app: FastAPI, front: Front, guard: Guard) -> None:
-    def operator(authorization: Annotated[str | None, Header()] = None) -> None:
-        guard(authorization)
+    def operator(token: _Token) -> None:
+        guard(None if token is None else f"{token.scheme} {token.credentials}")
 
-    async def degrade(order: Force) -> dict[str, Any]:
+    async def degrade(order: Annotated[Force, Body(openapi_examples=examples.FORCES)]) -> dict[str, Any]:
         return await front.degrade(for_s=order.for_s, why=order.why)
 
-    async def restore(order: Reason) -> dict[str, Any]:
+    async def restore(order: Annotated[Reason, Body(openapi_examples=examples.REASONS)]) -> dict[str, Any]:
         return await front.restore(why=order.why)
 
-    async def propose(name: str) -> dict[str, Any]:
+    async def propose(name: Annotated[str, Path(examples=[examples.RELEASE_NAME])]) -> dict[str, Any]:
         return await front.propose(name)
 
-    only_operator = [Depends(operator)]
-    app.add_api_route("/v1/degrade", degrade, methods=["POST"], dependencies=only_operator)
-    app.add_api_route("/v1/restore", restore, methods=["POST"], dependencies=only_operator)
-    app.add_api_route("/v1/releases/{name}/propose", propose, methods=["POST"], dependencies=only_operator)
+    refused = (400, 401, 404, 409, 413, 422, 503)
+    for path, order, summary in (
+        (_DEGRADE, degrade, "Answer from the fallback everywhere, for a time or until restored"),
+        (_RESTORE, restore, "End that order; the model comes back through the stages"),
+        (_PROPOSE, propose, "Let a release begin its way through the stages"),
+    ):
+        app.add_api_route(
+            path,
+            order,
+            methods=["POST"],
+            summary=summary,
+            dependencies=[Depends(operator)],
+            response_description="The plan that this made, stored and in force",
+            responses=refusals(path.format(name=examples.RELEASE_NAME), *refused),
+        )
 
 
 _STATUS_OF: dict[type[FailsoftError], int] = {
@@ -126,23 +195,28 @@ _STATUS_OF: dict[type[FailsoftError], int] = {
 }
 
 
-async def _as_problem(_request: Request, error: Exception) -> JSONResponse:
+async def _as_problem(request: Request, error: Exception) -> JSONResponse:
     status = next(status for kind, status in _STATUS_OF.items() if isinstance(error, kind))
-    return _answer(status, str(error), {"WWW-Authenticate": "Bearer"} if status == 401 else None)
+    return _answer(request, status, str(error), {"WWW-Authenticate": "Bearer"} if status == 401 else None)
 
 
-async def _as_misfit(_request: Request, error: Exception) -> JSONResponse:
+async def _as_misfit(request: Request, error: Exception) -> JSONResponse:
     """What does not fit, and where. The input is not repeated: half a character in it would break the answer too."""
     errors = error.errors() if isinstance(error, RequestValidationError) else []
     found = [f"{'.'.join(str(part) for part in entry['loc'])}: {entry['msg']}" for entry in errors]
-    return _answer(422, "; ".join(found))
+    return _answer(request, 422, "; ".join(found))
 
 
-async def _as_http_problem(_request: Request, error: Exception) -> JSONResponse:
+async def _as_http_problem(request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, HTTPException):
         raise error
-    return _answer(error.status_code, str(error.detail), error.headers)
+    return _answer(request, error.status_code, str(error.detail), error.headers)
 
 
-def _answer(status: int, detail: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    return JSONResponse(problem(status, detail), status, headers, media_type="application/problem+json")
+async def _as_our_own_fault(request: Request, _error: Exception) -> JSONResponse:
+    """A bug; it is raised again behind this, into the log. What it says is not the caller's business."""
+    return _answer(request, 500, examples.DETAILS[500])
+
+
+def _answer(request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    return problem_answer(status, detail, instance=request.url.path, headers=headers)

@@ -22,6 +22,8 @@ async def answer_all(
     async def one(row: int, text: str) -> PredictAnswer:
         key = request.key or f"{request_id}/{row}"
         async with turns:
-            return await answerer.answer(text, key=key, request_id=request_id, began_s=began_s)
+            return await answerer.answer(
+                text, key=key, request_id=request_id, began_s=began_s, timeout_ms=request.timeout_ms
+            )
 
     return await asyncio.gather(*(one(row, text) for row, text in enumerate(request.all_texts)))
