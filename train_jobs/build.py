@@ -25,7 +25,6 @@ from failsoft.training.guard import GuardPolicy, StepGuard
 from failsoft.training.loop import LoopPlan, TrainLoop
 from failsoft.training.ranks import Ranks
 from failsoft.training.snapshots.snapshot import SnapshotPolicy
-from failsoft.training.spikes import SpikePolicy
 from failsoft.training.state import TrainingState
 from failsoft.training.survival.room import WorkerRange
 from train_jobs.config import JobConfig
@@ -48,7 +47,7 @@ def build_loop(config: JobConfig, ranks: Ranks, deliver: Deliver) -> TrainLoop:
         task=IntentNerTask(shared, workload, device),
         batches=batches,
         plan=_plan(config, workload),
-        guard=_guard(shared, state, workload, ranks, config.loss_spikes),
+        guard=_guard(shared, state, workload, ranks, config),
         breaker=breaker,
         checkpoints=Checkpoints(
             store=store,
@@ -96,13 +95,14 @@ def _shared(state: TrainingState, ranks: Ranks) -> torch.nn.Module:
 
 
 def _guard(
-    shared: torch.nn.Module, state: TrainingState, workload: Workload, ranks: Ranks, spikes: SpikePolicy | None
+    shared: torch.nn.Module, state: TrainingState, workload: Workload, ranks: Ranks, config: JobConfig
 ) -> StepGuard:
     device = next(state.model.parameters()).device
     policy = GuardPolicy(
         max_grad_norm=workload.recipe.max_grad_norm,
         autocast_dtype=autocast_dtype(device),
-        loss_spikes=spikes,
+        loss_spikes=config.loss_spikes,
+        relief=config.relief,
     )
     return StepGuard(
         model=shared,  # in its wrapper, so that ranks can work in smaller pieces when memory is short
@@ -127,6 +127,7 @@ def _plan(config: JobConfig, workload: Workload) -> LoopPlan:
         poisoned=config.poisoned,
         checkpoint_every_steps=config.checkpoint_every_steps,
         checkpoint_every_s=config.checkpoint_every_s,
+        node_mtbf_s=config.node_mtbf_s,
         checkpoint_at_epoch_end=config.checkpoint_at_epoch_end,
     )
 

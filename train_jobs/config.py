@@ -18,6 +18,7 @@ from failsoft.training.escalation import Poisoned
 from failsoft.training.letters.deadletters import LetterPolicy
 from failsoft.training.memory.rungs import MemoryPolicy
 from failsoft.training.pace.policy import PacePolicy, RemedyPolicy
+from failsoft.training.relief_policy import ReliefPolicy
 from failsoft.training.snapshots.snapshot_place import SnapshotPlace
 from failsoft.training.spikes import SpikePolicy
 from failsoft.training.survival.fabric import FabricConfig
@@ -71,6 +72,8 @@ class JobConfig:
     poisoned: Poisoned = Poisoned.SKIP
     """What becomes of the batches that a rollback undid: passed over with dead letters, or met again."""
     checkpoint_every_steps: int = 2000
+    node_mtbf_s: float | None = None
+    """Mean time between failures of one node: checkpoints come when it wastes least, instead of by steps."""
     checkpoint_every_s: float | None = None
     """Also a checkpoint when so much time has passed."""
     checkpoint_at_epoch_end: bool = False
@@ -94,6 +97,8 @@ class JobConfig:
     """How long a supervisor waits for a Ray to connect to, before it ends and leaves the rest to who started it."""
     loss_spikes: SpikePolicy | None = None
     """Also refuse a batch whose loss is far above what it usually is; None: only what is not finite."""
+    relief: ReliefPolicy | None = None
+    """A lower learning rate for a while after a refused batch; None: only rollbacks lower it."""
     letters: LetterPolicy = field(default_factory=LetterPolicy)
     """What dead letters keep of the batches that they are about."""
     memory: MemoryPolicy = field(default_factory=MemoryPolicy)

@@ -100,6 +100,19 @@ def test_an_epoch_whose_last_batches_are_refused_ends_with_a_checkpoint_all_the_
     assert published(tmp_path) == [9, 16, 24]
 
 
+def test_checkpoints_come_at_the_interval_that_wastes_least_by_what_they_are_seen_to_cost(tmp_path: Path) -> None:
+    """Assumed at 1 s, a failure each 32 s: every 7.4 s; then they cost nothing, and each meeting has one."""
+    loop = toy_loop(tmp_path, plan=LoopPlan(total_batches=24, seed=3, snapshot_every_steps=3, node_mtbf_s=32.0))
+    clock = loop.desk.clock
+    assert isinstance(clock, ManualClock)
+    loop.state.optimizer.register_step_post_hook(lambda *_: clock.advance(1.0))
+    loop.run()
+    assert published(tmp_path) == [9, 12, 15, 18, 21, 24]
+    (told,) = [entry for entry in read_ledger(tmp_path / "ledger.jsonl").events if entry.kind == "checkpoint_interval"]
+    assert told.data["cost_s"] == 1e-3
+    assert "(Daly 2006)" in told.why
+
+
 def published(folder: Path) -> list[int]:
     events = read_ledger(folder / "ledger.jsonl").events
     return [int(entry.data["position"]) for entry in events if entry.kind == "checkpoint_published"]

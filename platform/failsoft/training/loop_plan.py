@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from failsoft.errors import ConfigError
+from failsoft.training.checkpoints.best_interval import BestInterval
 from failsoft.training.checkpoints.cadence import Cadence
 from failsoft.training.escalation import Poisoned
 from failsoft.training.memory.rungs import MemoryPolicy
@@ -63,6 +64,9 @@ class LoopPlan:
     """Also one when so much time has passed; looked at where the ranks meet for a snapshot."""
     checkpoint_at_epoch_end: bool = False
     """Also one when the last batch of an epoch is consumed."""
+    node_mtbf_s: float | None = None
+    """Mean time between failures of one node: checkpoints come at the interval that wastes least then, by what they are
+    seen to cost and by the nodes there are, instead of by steps. None: by steps."""
     snapshots: SnapshotPolicy = field(default_factory=SnapshotPolicy)
     """Where RAM snapshots lie: everything on each rank, on rank 0, or in shares; and how much RAM they may take."""
     memory: MemoryPolicy = field(default_factory=MemoryPolicy)
@@ -82,12 +86,14 @@ class LoopPlan:
                 raise ConfigError(f"{name} is {getattr(self, name)}; use 1 or more")
         if self.pace is None and self.pace_remedy is not None:
             raise ConfigError("pace_remedy is set and pace is None; a slow rank must be found before it is relieved")
+        if self.node_mtbf_s is not None:
+            BestInterval(node_mtbf_s=self.node_mtbf_s, nodes=1)
         self.cadence()
 
     def cadence(self) -> Cadence:
         """What makes a disk checkpoint due."""
         return Cadence(
-            every_steps=self.checkpoint_every_steps,
+            every_steps=self.checkpoint_every_steps if self.node_mtbf_s is None else None,
             every_s=self.checkpoint_every_s,
             at_epoch_end=self.checkpoint_at_epoch_end,
         )

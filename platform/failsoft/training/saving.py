@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from socket import gethostname
 from typing import Any
 
 from failsoft.errors import ArtifactError
 from failsoft.health.clock import Clock
 from failsoft.training.batches import GlobalBatches
+from failsoft.training.checkpoints.best_interval import BestInterval
 from failsoft.training.checkpoints.checkpoint import Checkpoints
 from failsoft.training.chronicle import Chronicle
 from failsoft.training.loop_plan import LoopPlan
@@ -56,6 +58,7 @@ class Saving:
         self._checkpoint_step = 0
         self._checkpoint_s = 0.0
         self._epoch = 0
+        self._best: BestInterval | None = None
 
     def begin(self) -> str | None:
         """The state is the one to go on from; what :meth:`snapshot` says of it.
@@ -63,6 +66,10 @@ class Saving:
         A snapshot that a killed worker left is of a moment between two checkpoints: the count goes on as it was, and
         where a checkpoint was due at that very moment, it is taken now.
         """
+        if self.plan.node_mtbf_s is not None:
+            nodes = len(set(self.ranks.gather(gethostname())))
+            self._best = BestInterval(node_mtbf_s=self.plan.node_mtbf_s, nodes=nodes)
+            self._by_best(self._best)
         self._count_from_here()
         self.succession.lay_beside(self._beside)
         inherited = self.succession.inherited
@@ -159,7 +166,18 @@ class Saving:
         self._checkpoint_step, self._checkpoint_s = self.state.step, self.clock.monotonic_s()
         self._epoch = self._epoch_here()
 
+    def _by_best(self, best: BestInterval) -> None:
+        """Rank 0's measure counts, since its clock does; the others only know that time makes a checkpoint due."""
+        self._cadence = replace(self._cadence, every_s=best.interval_s)
+        said = best.news()
+        if said is not None:
+            data = {"interval_s": best.interval_s, "cost_s": best.cost_s, "mtbf_s": best.setting.mtbf_s}
+            self.chronicle.tell("checkpoint_interval", said, **data)
+
     def _submit(self) -> None:
         self._count_from_here()
         with self.watch.during(WatchPhase.CHECKPOINT), self.chronicle.handing_over():
             self.checkpoints.submit(self.state, self.metrics(), judged=True)
+        if self._best is not None:
+            self._best.cost(self.clock.monotonic_s() - self._checkpoint_s)
+            self._by_best(self._best)
