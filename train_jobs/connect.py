@@ -7,8 +7,8 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from failsoft.errors import NoRayError
-from failsoft.local_ray import local_ray
+from failsoft.errors import ConfigError, NoRayError
+from failsoft.local_ray import local_ray, settle_environment
 from failsoft.training.survival.room import WorkerRange
 from train_jobs.config import JobConfig
 
@@ -21,9 +21,10 @@ def connected(config: JobConfig) -> Iterator[None]:
 
     Raises:
         NoRayError: the environment names a cluster, and there is none.
+        ConfigError: it names none, and this machine has too few GPUs; no other machine will come to a private Ray.
     """
     if not is_submitted(os.environ):
-        with local_ray(num_cpus=WorkerRange.of(config.workers).most * config.threads_per_worker):
+        with _private(config):
             yield
         return
     import ray  # noqa: PLC0415 -- only when there is a cluster to join
@@ -36,6 +37,30 @@ def connected(config: JobConfig) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _private(config: JobConfig) -> Iterator[None]:
+    settle_environment()
+    import ray  # noqa: PLC0415 -- after its environment
+    from ray._private.utils import get_num_cpus  # noqa: PLC0415 -- the same; knows of containers' limits
+
+    limits = WorkerRange.of(config.workers)
+    with local_ray(
+        num_cpus=private_workers(limits, int(get_num_cpus()), config.threads_per_worker) * config.threads_per_worker
+    ):
+        gpus = int(ray.cluster_resources().get("GPU", 0.0)) if config.gpu else limits.least
+        if gpus < limits.least:
+            raise ConfigError(
+                f"each worker, {limits.least} at least, is to have a GPU, and this machine has {gpus}; ask for fewer "
+                "workers, train without --gpu, or name a cluster that has GPUs by RAY_ADDRESS"
+            )
+        yield
+
+
+def private_workers(limits: WorkerRange, cores: int, threads: int) -> int:
+    """Places of a Ray on this machine alone: for a fixed number of workers, and of a range what the cores hold."""
+    return limits.most if limits.least == limits.most else max(limits.least, min(limits.most, cores // threads))
 
 
 def is_submitted(environment: Mapping[str, str]) -> bool:

@@ -39,7 +39,7 @@ def preflight(
     nodes that fail until they pass twice.
     """
     place = (folder or Home.find(home).root / "runs").absolute()
-    with _connected(address):
+    with _connected(address, threads):
         from failsoft.training.ray_preflight import look_at_nodes
         from failsoft.training.ray_settings import RaySettings
         from failsoft.training.survival.preflight import PreflightPolicy
@@ -55,9 +55,9 @@ def preflight(
 
 
 @contextmanager
-def _connected(address: str | None) -> Iterator[None]:
+def _connected(address: str | None, threads: int) -> Iterator[None]:
     if address is None:
-        with local_ray(num_cpus=1):
+        with local_ray(num_cpus=threads):
             yield
         return
     import ray
