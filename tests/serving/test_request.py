@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failsoft.health.clock import Clock, ManualClock, SystemClock
+from failsoft.health.clock import ManualClock, SystemClock
 from failsoft.health.window import Outcome
-from failsoft.serving.config import GatewayConfig
 from failsoft.serving.messages import Entity, PredictAnswer, Source
 from failsoft.serving.outcomes import Seen
-from failsoft.serving.plan import Arm, Colour, RoutingPlan, Stage
-from failsoft.serving.request import Answerer, Mirrored, NoReading, Reading, Situation
+from failsoft.serving.plan import Arm, Colour, Stage
+from failsoft.serving.request import Mirrored, NoReading
 from failsoft.serving.sanitizer import TextPolicy, sanitize
-from tests.serving.fakes import Notes, ScriptedArm, good, ladder, plan, reading, weak
+from tests.serving.counter import Counter
+from tests.serving.fakes import good, plan, reading, weak
 
 pytestmark = pytest.mark.anyio
 
@@ -33,35 +32,6 @@ class LeapingClock(ManualClock):
         """Later than the last time."""
         self.advance(self._leap_s)
         return super().monotonic_s()
-
-
-class Counter:
-    """A gateway's answering with everything around it scripted."""
-
-    def __init__(self, now: RoutingPlan | None = None, *, deadline_ms: float = 250.0) -> None:
-        self.plan = now or plan()
-        self.blue, self.green, self.notes = ScriptedArm(), ScriptedArm(), Notes()
-        self.config, self.subject_policy = GatewayConfig(deadline_ms=deadline_ms), TextPolicy()
-        self.timeout_ms: float | None = None
-        self.answerer = self.with_clock(SystemClock())
-
-    def with_clock(self, clock: Clock) -> Answerer:
-        return Answerer(
-            situation=lambda: Situation(
-                plan=self.plan, text_policy=TextPolicy(), subject_policy=self.subject_policy, ladder=ladder()
-            ),
-            models={Colour.BLUE: self.blue, Colour.GREEN: self.green},
-            journal=self.notes,
-            clock=clock,
-            config=self.config,
-        )
-
-    async def ask(self, text: str = "play some jazz", *, key: str = "caller") -> PredictAnswer:
-        return await self.answerer.answer(text, key=key, request_id="q1", timeout_ms=self.timeout_ms)
-
-    @property
-    def noted(self) -> list[tuple[Arm, Outcome]]:
-        return [(seen.arm, seen.outcome) for seen in self.notes.seen]
 
 
 async def test_a_credible_answer_in_time_is_the_callers_answer() -> None:
@@ -162,94 +132,6 @@ async def test_the_previous_release_stands_in_while_it_is_warm() -> None:
     assert counter.noted == [(Arm.STAND_IN, Outcome.GOOD)]
 
 
-def with_previous(*, deadline_ms: float = 250.0) -> Counter:
-    """The subject serves, and the release before it is still warm."""
-    counter = Counter(plan(stand_in=Colour.GREEN), deadline_ms=deadline_ms)
-    counter.green.answer = good("r0")
-    return counter
-
-
-@pytest.mark.parametrize("answer", [weak(), NoReading(outcome=Outcome.ERROR, why="the model failed")])
-async def test_what_the_subject_can_not_answer_the_previous_release_is_asked_before_any_other_rung(
-    answer: Reading | NoReading,
-) -> None:
-    counter = with_previous()
-    counter.blue.answer = answer
-    given = await counter.ask()
-    assert (given.source, given.release, given.degrade_reason) == (Source.PREVIOUS, "r0", answer.why)
-    assert counter.noted == [(Arm.SUBJECT, answer.outcome), (Arm.STAND_IN, Outcome.GOOD)]
-    assert [seen.rescue for seen in counter.notes.seen] == [False, True]
-
-
-async def test_a_subject_that_hangs_leaves_the_previous_release_time_to_answer() -> None:
-    counter = with_previous(deadline_ms=100.0)
-    counter.blue.takes_s = 30.0
-    answer = await counter.ask()
-    assert (answer.source, counter.noted[0]) == (Source.PREVIOUS, (Arm.SUBJECT, Outcome.LATE))
-    assert answer.latency_ms < 300.0
-
-
-@pytest.mark.parametrize(
-    "answer", [weak(), NoReading(outcome=Outcome.ERROR, why="gone"), good("another release than the plan wants")]
-)
-async def test_a_previous_release_that_will_not_do_leaves_it_to_the_ladder_and_nobody_is_asked_twice(
-    answer: Reading | NoReading,
-) -> None:
-    counter = with_previous()
-    counter.blue.answer, counter.green.answer = weak(), answer
-    given = await counter.ask()
-    assert (given.source, given.degrade_reason) == (Source.RULES, weak().why)
-    assert (len(counter.blue.asked), len(counter.green.asked)) == (1, 1)
-
-
-async def test_a_stand_in_that_fails_never_sends_its_callers_to_the_subject() -> None:
-    counter = Counter(plan(Stage.CANARY, share=0.0, stand_in=Colour.GREEN))
-    counter.green.answer = NoReading(outcome=Outcome.ERROR, why="gone")
-    assert (await counter.ask()).source is Source.RULES
-    assert counter.blue.asked == []
-
-
-async def test_load_that_one_model_sheds_is_not_put_upon_the_next() -> None:
-    counter = with_previous()
-    counter.blue.answer = NoReading(outcome=Outcome.SHED, why="queue is full")
-    assert (await counter.ask()).source is Source.RULES
-    assert counter.green.asked == []
-
-
-async def test_a_stand_in_that_fails_in_a_row_rests_and_costs_nobody_time_any_more() -> None:
-    counter = Counter(plan(Stage.DEGRADED, share=0.0, stand_in=Colour.GREEN))
-    counter.green.answer = NoReading(outcome=Outcome.ERROR, why="gone")
-    answers = [await counter.ask() for _ in range(8)]
-    assert len(counter.green.asked) == 5
-    assert answers[7].degrade_reason == "the stand-in rests: 5 failures in a row, the last: gone"
-    assert counter.noted[5:] == [(Arm.STAND_IN, Outcome.SHED)] * 3
-    assert counter.answerer.resting() == {Colour.GREEN: "5 failures in a row, the last: gone"}
-
-
-async def test_a_stand_in_that_is_loaded_anew_starts_with_a_clean_slate() -> None:
-    counter = Counter(plan(Stage.DEGRADED, share=0.0, stand_in=Colour.GREEN))
-    counter.green.answer = NoReading(outcome=Outcome.ERROR, why="gone")
-    for _ in range(6):
-        await counter.ask()
-    counter.plan = replace(counter.plan, load_generation={Colour.BLUE: 1, Colour.GREEN: 2})
-    await counter.ask()
-    assert len(counter.green.asked) == 6
-
-
-async def test_a_weak_text_after_another_does_not_make_a_good_stand_in_rest() -> None:
-    counter = with_previous()
-    counter.blue.answer = counter.green.answer = weak()
-    for _ in range(20):
-        await counter.ask()
-    assert len(counter.green.asked) == 20
-
-
-async def test_while_degraded_the_previous_release_says_why_it_answers() -> None:
-    counter = Counter(plan(Stage.DEGRADED, share=0.0, stand_in=Colour.GREEN))
-    counter.green.answer = good("r0")
-    assert (await counter.ask()).degrade_reason == "degraded: as planned"
-
-
 async def test_a_caller_that_will_not_wait_gets_the_fallback_and_that_is_not_the_models_fault() -> None:
     counter = Counter(deadline_ms=10_000.0)
     counter.blue.takes_s, counter.timeout_ms = 30.0, 60.0
@@ -259,7 +141,7 @@ async def test_a_caller_that_will_not_wait_gets_the_fallback_and_that_is_not_the
 
 
 async def test_a_caller_that_leaves_stops_the_call_and_is_counted_nowhere() -> None:
-    counter = with_previous()
+    counter = Counter(plan(stand_in=Colour.GREEN))
     counter.blue.takes_s = 30.0
     asked = asyncio.create_task(counter.ask())
     await asyncio.sleep(0)

@@ -1,0 +1,41 @@
+"""A gateway's answering with everything around it scripted."""
+
+from __future__ import annotations
+
+from failsoft.health.clock import Clock, SystemClock
+from failsoft.health.window import Outcome
+from failsoft.serving.config import GatewayConfig
+from failsoft.serving.messages import PredictAnswer
+from failsoft.serving.plan import Arm, Colour, RoutingPlan
+from failsoft.serving.request import Answerer, Situation
+from failsoft.serving.sanitizer import TextPolicy
+from tests.serving.fakes import Notes, ScriptedArm, ladder, plan
+
+
+class Counter:
+    """Asks the answerer as a caller would, and keeps what it noted."""
+
+    def __init__(self, now: RoutingPlan | None = None, *, deadline_ms: float = 250.0) -> None:
+        self.plan = now or plan()
+        self.blue, self.green, self.notes = ScriptedArm(), ScriptedArm(), Notes()
+        self.config, self.subject_policy = GatewayConfig(deadline_ms=deadline_ms), TextPolicy()
+        self.timeout_ms: float | None = None
+        self.answerer = self.with_clock(SystemClock())
+
+    def with_clock(self, clock: Clock) -> Answerer:
+        return Answerer(
+            situation=lambda: Situation(
+                plan=self.plan, text_policy=TextPolicy(), subject_policy=self.subject_policy, ladder=ladder()
+            ),
+            models={Colour.BLUE: self.blue, Colour.GREEN: self.green},
+            journal=self.notes,
+            clock=clock,
+            config=self.config,
+        )
+
+    async def ask(self, text: str = "play some jazz", *, key: str = "caller") -> PredictAnswer:
+        return await self.answerer.answer(text, key=key, request_id="q1", timeout_ms=self.timeout_ms)
+
+    @property
+    def noted(self) -> list[tuple[Arm, Outcome]]:
+        return [(seen.arm, seen.outcome) for seen in self.notes.seen]
