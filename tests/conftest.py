@@ -20,6 +20,7 @@ os.environ["RAY_AUTH_MODE"] = "token"  # nobody else on this machine may send co
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] = "0.25"
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 -- Ray's name; its 15 starves workers beside anything else that runs
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 os.environ["FAILSOFT_HOST_MEMORY"] = "off"  # a test that kills a run leaves nothing in /dev/shm; some turn it on
 os.environ.pop("RAY_ADDRESS", None)  # a test never joins a cluster that it did not start

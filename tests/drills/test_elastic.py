@@ -59,10 +59,15 @@ class Watched:
         self.config = config
         self.home = Home.find(config.home)
         self.mark = PositionMark(self.home.run(config.run))
+        self._read_bytes = -1
+        self._events: tuple[Event, ...] = ()
 
     def events(self, *kinds: str) -> list[Event]:
-        events = read_ledger(self.home.ledger).events
-        return [event for event in events if event.subject == self.config.run and event.kind in kinds]
+        """Of this run; the ledger is read anew only when it has grown, for whoever waits asks 20 times a second."""
+        size = self.home.ledger.stat().st_size if self.home.ledger.exists() else 0
+        if size != self._read_bytes:
+            self._events, self._read_bytes = read_ledger(self.home.ledger).events, size
+        return [event for event in self._events if event.subject == self.config.run and event.kind in kinds]
 
     def works_with(self, world: int, groups: int) -> bool:
         """Whether the ``groups``-th group of workers is at work, with so many, and beyond a new checkpoint."""
