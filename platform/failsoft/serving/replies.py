@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
+from typing import Any
 
 from failsoft.models.scores import ScoreBatch, ScoredSpan
 from failsoft.serving.defence import Judgement, QualityPolicy, credible_spans, judge
@@ -21,6 +22,14 @@ class ModelReply:
     """The release's calibration."""
     release: str
     load_generation: int
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How it is pickled: Ray's pickler needs far longer for the fields of a dataclass than for a tuple."""
+        return _sent, (self.scores, self.temperature, self.release, self.load_generation)
+
+
+def _sent(scores: ScoreBatch, temperature: float, release: str, load_generation: int) -> ModelReply:
+    return ModelReply(scores=scores, temperature=temperature, release=release, load_generation=load_generation)
 
 
 def read_reply(reply: ModelReply, policy: QualityPolicy, *, texts: int) -> list[Reading]:
