@@ -43,8 +43,8 @@ class ScoreBatch:
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> str | tuple[Any, ...]:
         """How it is pickled: as plain bytes and tuples where that says it all.
 
-        A batch crosses processes for every answer. As an object with arrays in it Ray's pickler takes 0.28 ms for it,
-        and 0.06 ms to read it; like this 0.01 ms both together.
+        A batch crosses processes for every answer. As an object with arrays in it, it takes twice as long: 36 µs for
+        one text, there and back, and 81 µs for 16, against 16 and 29.
         """
         arrays = (self.intent_logits_BC, self.counts_B, self.oov_fraction_B, self.left_out_B)
         if not all(_is_plain(array) for array in arrays):

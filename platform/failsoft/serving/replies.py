@@ -24,7 +24,7 @@ class ModelReply:
     load_generation: int
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """How it is pickled: Ray's pickler needs far longer for the fields of a dataclass than for a tuple."""
+        """How it is pickled: Ray's pickler needs longer for the fields of a dataclass than for a tuple."""
         return _sent, (self.scores, self.temperature, self.release, self.load_generation)
 
 
