@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from failsoft.training.loop import TrainLoop
 from failsoft.training.summary import summarise
 from tests.artifacts.odd_files import Disk, Plan, as_planned
 from tests.training.here_link import mirror_here
+from tests.training.killed_runs import PLAN, run_of
 from tests.training.test_loop import die_at, event, kinds
 from tests.training.toys import same, toy_loop, weights_of
 
@@ -64,6 +66,16 @@ def test_what_is_newer_here_is_not_fetched_and_is_copied_first(tmp_path: Path) -
     copied = [one.data["position"] for one in events if one.kind == "checkpoint_mirrored"]
     assert copied == [16, 24]
     assert summarise(events, run=tmp_path.name).copied == 2
+
+
+def test_what_has_no_copy_yet_is_copied_also_by_a_run_that_goes_on_from_memory(
+    tmp_path: Path, host_memory: Path
+) -> None:
+    disk, schedule = Disk(), replace(PLAN, checkpoint_every_steps=8)
+    die_at(run_of(tmp_path, plan=schedule), 15)  # no copies yet
+    die_at(mirrored(run_of(tmp_path, plan=schedule), disk), 15)
+    assert event(tmp_path, "restored").data["source"] == "memory of the host"
+    assert event(tmp_path, "checkpoint_mirrored").data["position"] == 8
 
 
 def test_the_newer_of_both_is_taken(tmp_path: Path) -> None:

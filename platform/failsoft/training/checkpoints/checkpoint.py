@@ -25,7 +25,7 @@ from failsoft.training.checkpoints.reading import read_state, read_tensors, refu
 from failsoft.training.checkpoints.restored import Instead, Restored
 from failsoft.training.checkpoints.restoring import Finder
 from failsoft.training.checkpoints.storage_trouble import StorageTrouble
-from failsoft.training.checkpoints.withdrawn import note_withdrawn
+from failsoft.training.checkpoints.withdrawn import Withdrawal
 from failsoft.training.checkpoints.writer import CheckpointWriter
 from failsoft.training.checkpoints.writer_news import News, NewsKind, Ticket
 from failsoft.training.ranks import Ranks, any_rank, from_rank_zero
@@ -83,6 +83,7 @@ class Checkpoints:
         """Nothing is opened or started yet."""
         self._writer = self.writer or CheckpointWriter(self.store)
         self._trouble = StorageTrouble(ledger=self.ledger)
+        self._withdrawal = Withdrawal(self.store, self.ledger, mirrored=self.mirror is not None)
         self._finder = Finder(
             store=self.store, ranks=self.ranks, ledger=self.ledger, clock=self._writer.clock, mirror=self.mirror
         )
@@ -117,7 +118,11 @@ class Checkpoints:
                 return False
         generators = self.ranks.gather(json.dumps(capture_rng()))
         if self.ranks.rank == 0:
-            self._writer.offer(self._ticket(flat, metrics), flat.tensors, self._scalars(flat, generators))
+            ticket, refused = self._ticket(flat, metrics), self._withdrawal.refused()
+            if refused is None:
+                self._writer.offer(ticket, flat.tensors, self._scalars(flat, generators))
+            else:
+                self._writer.fail(ticket, refused)
             self.look()
         return True
 
@@ -176,16 +181,9 @@ class Checkpoints:
 
         Returns:
             Names of those that are removed here; their copies on a remote store count no more, and go with the next.
-
-        Raises:
-            OSError: the disk refused.
+            A disk that refuses is told of, and asked again before anything else is published.
         """
-        undone = [one for one in self.store.listing() if position_of(one.manifest) > after]
-        if undone and self.mirror is not None:
-            note_withdrawn(self.store.root, undone)
-        for artifact in undone:
-            self.store.remove(artifact.name)
-        return [artifact.name for artifact in undone]
+        return self._withdrawal.begin(after)
 
     def close(self) -> None:
         """Finish what is on its way and give memory and process back; not a collective, so fit for a failing rank."""
@@ -218,6 +216,7 @@ class Checkpoints:
         if newer is not None:
             self._writer.parent = None if artifact is None else artifact.name
             self.position = None if artifact is None else int(position_of(artifact.manifest))
+            self._finder.catch_up(artifact)
             return newer
         if artifact is None:
             if before_step is None:
@@ -234,9 +233,7 @@ class Checkpoints:
             # another world size: a new, but settled, draw
             seed_all(seed, rank=self.ranks.rank, position=state.position)
         self._writer.parent, self.position = artifact.name, state.position
-        if self._finder.uncopied and self.mirror is not None and self.ranks.rank == 0:
-            meta = artifact.manifest.meta
-            self.mirror.offer(Ticket(name=artifact.name, position=state.position, step=state.step, meta=meta))
+        self._finder.catch_up(artifact)
         return Restored(name=artifact.name, position=state.position, step=state.step)
 
     def _ticket(self, flat: FlatState, metrics: Mapping[str, float]) -> Ticket:

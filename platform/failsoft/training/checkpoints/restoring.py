@@ -25,6 +25,7 @@ from failsoft.training.checkpoints.mirror import Mirror, listing_of
 from failsoft.training.checkpoints.mirror_courier import Request
 from failsoft.training.checkpoints.mirror_order import Listed
 from failsoft.training.checkpoints.remote_note import note_remote
+from failsoft.training.checkpoints.writer_news import Ticket
 from failsoft.training.checkpoints.writer_succession import until_free
 from failsoft.training.ranks import Ranks, any_rank, from_rank_zero
 
@@ -110,6 +111,13 @@ class Finder:
             raise IncompatibleArtifactError(choice.foreign)
         self.uncopied = bool(choice.name) and not choice.folder and before_step is None
         return self._everywhere(choice, search.artifact) if choice.name else None
+
+    def catch_up(self, artifact: Artifact | None) -> None:
+        """Have it copied if the remote store is not known to have it, whatever the run goes on from."""
+        if artifact is not None and self.uncopied and self.mirror is not None and self._leads:
+            meta, position = artifact.manifest.meta, int(position_of(artifact.manifest))
+            step = int(meta.get("step", 0))
+            self.mirror.offer(Ticket(name=artifact.name, position=position, step=step, meta=meta))
 
     @property
     def _leads(self) -> bool:

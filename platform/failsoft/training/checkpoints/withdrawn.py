@@ -11,10 +11,58 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from failsoft.artifacts.store import Artifact
+from failsoft.artifacts.store import Artifact, ArtifactStore
 from failsoft.health.json_object import json_object
+from failsoft.health.ledger import Ledger
+from failsoft.training.checkpoints.inspection import position_of
 
 _NOTE = ".withdrawn"
+
+
+class Withdrawal:
+    """Takes checkpoints back. While the disk refuses that, nothing new may be published: names would meet again.
+
+    Args:
+        store: the local checkpoints.
+        ledger: told of a disk that refuses.
+        mirrored: there may be copies on a remote store.
+    """
+
+    def __init__(self, store: ArtifactStore, ledger: Ledger, *, mirrored: bool) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._mirrored = mirrored
+        self._after: int | None = None
+
+    def begin(self, after: int) -> list[str]:
+        """Take back what lies beyond a position; returns the names of those that are gone, none if the disk refuses."""
+        self._after = after
+        try:
+            return self._carried_out()
+        except OSError as error:
+            why = f"{error}; checkpoints of an undone stretch stay until the disk lets them go, training goes on"
+            self._ledger.record("checkpoint_withdrawal_refused", why, position=after)
+        return []
+
+    def refused(self) -> str | None:
+        """Try again what is still to be done; why nothing may be published yet, or None."""
+        try:
+            self._carried_out()
+        except OSError as error:
+            return f"checkpoints of an undone stretch can't be removed first: {error}"
+        return None
+
+    def _carried_out(self) -> list[str]:
+        after = self._after
+        if after is None:
+            return []
+        undone = [one for one in self._store.listing() if position_of(one.manifest) > after]
+        if undone and self._mirrored:
+            note_withdrawn(self._store.root, undone)
+        for artifact in undone:
+            self._store.remove(artifact.name)
+        self._after = None
+        return [artifact.name for artifact in undone]
 
 
 def note_withdrawn(root: Path, artifacts: Iterable[Artifact]) -> None:

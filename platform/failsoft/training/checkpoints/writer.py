@@ -111,7 +111,7 @@ class CheckpointWriter:
             slot = self._slots.take(tensors, len(scalars))
             slot.fill(tensors, scalars, Stamp(position=ticket.position, step=ticket.step))
         except OSError as error:
-            self._fail(ticket, f"no memory to hold it until it is written: {error}")
+            self.fail(ticket, f"no memory to hold it until it is written: {error}")
             return
         task = _Task(ticket=ticket, slot=slot)
         if self._writing is None:
@@ -221,7 +221,7 @@ class CheckpointWriter:
             )
             self._published(task, written, took_s=float(message["took_s"]))
         else:
-            self._fail(task.ticket, str(message["why"]))
+            self.fail(task.ticket, str(message["why"]))
         self._settled(task)
 
     def _lost(self, why: str) -> None:
@@ -250,7 +250,7 @@ class CheckpointWriter:
             self._life.move(Stage.ABSENT, why=why)
         if self._writing is not None:
             task = self._writing
-            self._fail(task.ticket, why)
+            self.fail(task.ticket, why)
             self._settled(task)
 
     def _write_here(self, task: _Task) -> None:
@@ -259,7 +259,7 @@ class CheckpointWriter:
             with memoryview(task.slot.memory) as memory:
                 written = carry_out(self._order(task), memory, self.store)
         except (OSError, FailsoftError) as error:
-            self._fail(task.ticket, str(error))
+            self.fail(task.ticket, str(error))
         else:
             self._published(task, written, took_s=self.clock.monotonic_s() - started_s)
         self._settled(task)
@@ -272,11 +272,11 @@ class CheckpointWriter:
         data |= {"unpruned": written.unpruned} if written.unpruned else {}
         self._tell(NewsKind.PUBLISHED, "on schedule", task.ticket, **data)
 
-    def _fail(self, ticket: Ticket, why: str) -> None:
+    def fail(self, ticket: Ticket, why: str) -> None:
+        """It can't be written; counts among the failures that end a run when they are too many."""
         self.record = self.record.failed_with(why)
-        in_a_row = self.record.failures_in_a_row
         said = f"{why}; the older checkpoints stand, training goes on"
-        self._tell(NewsKind.FAILED, said, ticket, in_a_row=in_a_row)
+        self._tell(NewsKind.FAILED, said, ticket, in_a_row=self.record.failures_in_a_row)
 
     def _settled(self, task: _Task) -> None:
         self._writing = None
