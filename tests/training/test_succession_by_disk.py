@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from failsoft.errors import DropRateError, PreemptedError
+from failsoft.errors import DropRateError, IncompatibleArtifactError, PreemptedError
 from failsoft.health.faults import FaultKind, FaultPlan, burst
 from failsoft.training.loop import LoopPlan, Poisoned
 from failsoft.training.snapshots import refuge_note
@@ -67,6 +67,19 @@ def test_a_snapshot_of_another_number_of_ranks_is_not_used_and_its_memory_is_giv
     folder.rename(folder.with_name("rank-0000-of-0002"))
     goes_by_disk(tmp_path, run_of(tmp_path), to=0)
     assert left_in(host_memory) == set()
+
+
+def test_a_model_of_another_dtype_takes_no_snapshot_over_and_is_told_what_differs(
+    tmp_path: Path, host_memory: Path
+) -> None:
+    plan = replace(PLAN, checkpoint_every_steps=8)
+    die_at(run_of(tmp_path, plan=plan), 15)
+    wide = run_of(tmp_path, plan=plan)
+    wide.state.model.double()
+    with pytest.raises(IncompatibleArtifactError, match="float32, the model has float64"):
+        wide.run()
+    (said,) = told(tmp_path, "snapshot_passed_over")
+    assert "0.weight was torch.float32, it is torch.float64 now" in said.why
 
 
 def test_a_format_that_is_not_known_is_no_snapshot(

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from torch import Tensor
+
 from failsoft.artifacts.store import Artifact
 from failsoft.errors import ConfigError
 from failsoft.training.checkpoints.checkpoint import Checkpoints
@@ -25,8 +27,10 @@ from failsoft.training.snapshots.refuge import Refuge
 from failsoft.training.snapshots.refuge_note import Moment, Note
 from failsoft.training.snapshots.refuge_opening import open_refuge
 from failsoft.training.snapshots.snapshot import RamSnapshots
+from failsoft.training.snapshots.snapshot_layout import Part
 from failsoft.training.snapshots.snapshot_restore import Held, misfit, put_back
 from failsoft.training.state import TrainingState, flatten
+from failsoft.training.state_fit import MOMENTS
 
 SAVED = "saved"
 """In what lies beside a snapshot: position of the checkpoint that was newest on disk at that moment; -1 without any."""
@@ -161,7 +165,19 @@ class Succession:
             live = flatten(self.state).tensors
         except ConfigError as error:
             return None, str(error)
-        return held, misfit(held.division.parts, live, self.state.optimizer, held.scalars["optimizer_groups"])
+        problem = misfit(held.division.parts, live, self.state.optimizer, held.scalars["optimizer_groups"])
+        return held, problem or other_dtypes(held.division.parts, live)
+
+
+def other_dtypes(parts: Sequence[Part], live: Mapping[str, Tensor]) -> str:
+    """Which numbers of the model are of another dtype now; "" for none. To round them is not for a restart to decide.
+
+    Args:
+        parts: of a snapshot of the same names and shapes.
+        live: tensors of the state now.
+    """
+    both = [(part, live[part.name].dtype) for part in parts if part.name in live and not part.name.startswith(MOMENTS)]
+    return "; ".join(f"{part.name} was {part.dtype}, it is {dtype} now" for part, dtype in both if dtype != part.dtype)
 
 
 def agreed(offers: Sequence[Sequence[Mapping[str, Any]]], *, newest: int, damaged: Sequence[int]) -> list[Moment]:
