@@ -45,6 +45,7 @@ class Bench:
     max_held: int = 64
     calls: list[Call] = field(default_factory=list)
     timers: list[HandTimer] = field(default_factory=list)
+    most_out: int = 0
 
     def __post_init__(self) -> None:
         self.coalescer: Coalescer[str] = Coalescer(
@@ -54,6 +55,7 @@ class Bench:
     async def carry(self, texts: list[str]) -> list[str]:
         call = Call(texts, asyncio.get_running_loop().create_future())
         self.calls.append(call)
+        self.most_out = max(self.most_out, sum(not call.back.done() for call in self.calls))
         return await call.back
 
     def later(self, wait_s: float, ring: Callable[[], None]) -> HandTimer:
@@ -274,6 +276,7 @@ def test_whoever_stays_is_answered_whatever_the_order_of_events(
         for number, task in enumerate(asked):
             assert task.cancelled() or task.result() == f"T{number}"
         assert all(len(texts) <= max_texts for texts in bench.sent)
+        assert bench.most_out <= max_calls
         assert (bench.coalescer.held, bench.coalescer.calls_out) == (0, 0)
 
     asyncio.run(play())

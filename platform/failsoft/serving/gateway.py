@@ -118,6 +118,7 @@ class Gateway:
         process: dict[str, Any] = {"gateway": self._name, "pid": os.getpid(), "torch_loaded": "torch" in sys.modules}
         process["starting"] = sorted(colour for colour, arm in self._arms.items() if arm.starting)
         process |= {"controller_silent_s": self._follower.silent_s, "tripped_locally": self._follower.tripped_locally}
+        process["texts_at_models"] = {colour: arm.held for colour, arm in self._arms.items()}
         process["stand_ins_resting"] = self._answerer.resting()
         return process | {"events_not_recorded": self._diary.unrecorded} | self._desk.status()
 

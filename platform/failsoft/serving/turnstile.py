@@ -32,7 +32,7 @@ class Turnstile:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request in if there is room."""
-        if scope["type"] != "http" or scope["path"] not in self._paths:
+        if scope["type"] != "http" or scope["path"].removeprefix(scope.get("root_path", "")) not in self._paths:
             await self._app(scope, receive, send)
             return
         if self._inside >= self._max_inside:
