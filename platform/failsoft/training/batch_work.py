@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from torch import Tensor
 
 from failsoft.health.faults import Fault, FaultKind
@@ -47,7 +48,7 @@ class BatchWork:
         position = self.state.position
         faults = self._strike(position)
         whole = course.global_indices(position)
-        mine = self._share(whole)
+        mine = self._share(whole, position)
         loads = self._loads
         weight = self.net.weight_of(mine, whole) if loads is None else self._loaded(loads, position, mine, whole)
         if weight is None:
@@ -55,12 +56,19 @@ class BatchWork:
             return self._done(outcome, course)
 
         if self.pace is not None:
-            self.net.least_updates = self.pace.decision.updates
-        return self._done(self.net.step(self._batch(position, whole, weight, faults)), course)
+            self.net.least_updates = self.pace.at(position).updates
+        batch = self._batch(position, whole, weight, faults)
+        return self._done(self.net.step(batch._replace(share=self._dividing(position, mine))), course)
 
-    def _share(self, whole: Indices) -> Indices:
+    def _share(self, whole: Indices, position: int) -> Indices:
         """This rank's part of some samples; may be empty."""
-        return whole[self.ranks.rank :: self.ranks.world] if self.pace is None else self.pace.part(whole)
+        return whole[self.ranks.rank :: self.ranks.world] if self.pace is None else self.pace.part(whole, position)
+
+    def _dividing(self, position: int, mine: Indices) -> Callable[[Indices], Indices]:
+        """How parts of the batch are divided; a rank that loads its samples has no others than those it loaded."""
+        if self._loads is not None:
+            return lambda part: mine[np.isin(mine, part)]
+        return lambda part: self._share(part, position)
 
     def _loaded(self, task: Loads, position: int, mine: Indices, whole: Indices) -> float | None:
         """Load this rank's part, or one sample that does not count; None: no rank has a real one."""
@@ -80,14 +88,13 @@ class BatchWork:
 
         adds_up = self._adds_up
         if adds_up is None:
-            return Batch(position=position, whole=whole, loss=loss, weight=weight, share=self._share)
+            return Batch(position=position, whole=whole, loss=loss, weight=weight)
 
         def partial_loss(piece: Indices, whole: Indices) -> Tensor:
             strike_pace(len(piece), faults, self.desk.clock)
             return strike(lambda: adds_up.partial_loss(piece, whole), len(piece), faults, model)
 
-        made = Batch(position=position, whole=whole, loss=loss, weight=weight, share=self._share)
-        return made._replace(partial_loss=partial_loss)
+        return Batch(position=position, whole=whole, loss=loss, weight=weight, partial_loss=partial_loss)
 
     def _done(self, outcome: StepOutcome, course: Course) -> StepOutcome:
         position = self.state.position
@@ -95,7 +102,7 @@ class BatchWork:
         samples = len(course.global_indices(position))
         self.samples.met(samples, left_out=course.skipped(position))
         if self.pace is not None:
-            self.pace.worked(samples)
+            self.pace.worked(samples, position)
         self.state.position += 1
         return outcome
 

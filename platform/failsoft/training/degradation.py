@@ -93,6 +93,10 @@ class Degradations:
         """What holds now, in the order of beginning."""
         return tuple(self._open.values())
 
+    def at(self, position: int) -> None:
+        """What is told from here on is about this batch; for a teller that does not know the position itself."""
+        self._about["position"] = position
+
     def began(self, now: Degradation) -> None:
         """It holds from here on; on another level than before it changed, on the same nothing is said."""
         before = self._open.get((now.kind, now.name))

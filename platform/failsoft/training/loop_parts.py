@@ -23,6 +23,7 @@ from failsoft.training.loop_plan import LoopPlan, Task, Validation
 from failsoft.training.lower_rate import LowerRate
 from failsoft.training.memory.net import MemoryNet
 from failsoft.training.pace.keeper import PaceKeeper
+from failsoft.training.pace.schedule import FollowsShares
 from failsoft.training.recovery import Recovery
 from failsoft.training.samples import SampleCount
 from failsoft.training.saving import Saving
@@ -70,12 +71,14 @@ class LoopParts:
         """Times the guard's passes, as the net has left them; one rank alone has nobody to be slower than."""
         if self.plan.pace is None or self._ranks.world == 1:
             return None
-        if self.plan.pace_remedy is not None and isinstance(self.task, Loads):
+        follower = self.task if isinstance(self.task, FollowsShares) else None
+        if self.plan.pace_remedy is not None and isinstance(self.task, Loads) and follower is None:
             raise ConfigError(
                 "pace_remedy is set, and the task loads its samples ahead by the even division: each batch would be "
-                "loaded twice; leave pace_remedy out, slow ranks are named all the same"
+                "loaded twice; give the task its feed's `ahead` and `follow`, or leave pace_remedy out: slow ranks are "
+                "named all the same"
             )
-        return PaceKeeper(
+        keeper = PaceKeeper(
             self.guard,
             self.desk.clock,
             global_batch=self.batches.global_batch,
@@ -83,6 +86,9 @@ class LoopParts:
             remedy=self.plan.pace_remedy,
             degradations=self.degradations,
         )
+        if follower is not None:
+            keeper.led(follower)
+        return keeper
 
     def _way_back(self) -> Recovery:
         return Recovery(

@@ -135,17 +135,17 @@ def test_an_outage_that_many_workers_see_is_one_event_and_ends_when_all_have_it_
     for number, worker in enumerate(workers):
         for index in range(4):
             worker.fetch(index)
-        news.heard(number, worker.take_notes())
+        news.heard(number, worker.take_notes(), position=5)
     store.up = True
     clock.advance(10.0)
     for number, worker in enumerate(workers):
         assert [kind for kind, _, _ in told] == ["degradation_began", "degradation_began"]  # the tier and the shard
         worker.fetch(0)
-        news.heard(number, worker.take_notes())
+        news.heard(number, worker.take_notes(), position=5)
     assert [kind for kind, _, _ in told][2:] == ["degradation_ended", "degradation_ended"]
     began = next(data for _, _, data in told if data["name"] == "remote")
     assert began["degradation"] == "source_tier"
-    assert began["rank"] == 1
+    assert (began["rank"], began["position"]) == (1, 5)
     assert began["way_back"] == "tried again after 10 s, then less and less often"
 
 
@@ -157,8 +157,8 @@ def test_an_outage_ends_for_the_run_when_the_only_worker_that_saw_it_died() -> N
     worker = tiers(store, clock=ManualClock(), synthesis=Zeros())
     for index in range(4):
         worker.fetch(index)
-    news.heard(0, worker.take_notes())
-    news.died(0)
+    news.heard(0, worker.take_notes(), position=5)
+    news.died(0, position=6)
     assert told == ["degradation_began"] * 2 + ["degradation_ended"] * 2
 
 

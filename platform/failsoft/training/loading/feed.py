@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -56,7 +57,7 @@ class Feed:
         deaths = self.loader.deaths
         batch = self.loader.fetch(position, indices_of(indices), counted=counted)
         if self.news is not None and self.loader.deaths > deaths:
-            self.news.died(self._worker(position))
+            self.news.died(self._worker(position), position=position)
         self._tell(batch)
         if batch.data is None:
             if self._data is None:
@@ -82,12 +83,23 @@ class Feed:
 
     def weight(self, indices: NDArray[np.int64]) -> float:
         """How many of these samples of the batch are real: what a micro-batch of them counts in its mean."""
-        return float(self.batch.weights_B[self.rows(indices)].sum().item())
+        return float(sum(self.batch.weights[row] for row in self._rows(indices)))
 
     def rows(self, indices: NDArray[np.int64]) -> Tensor:
-        """The rows of the batch that stand for these samples: a micro-batch. In the order of the batch; int64."""
-        wanted, batch = set(indices_of(indices)), self.batch
-        return torch.tensor([row for row, place in enumerate(batch.rows) if batch.indices[place] in wanted])
+        """The rows of the batch that stand for these samples: a micro-batch. In the order of the batch; int64.
+
+        Where none of them is this rank's, its first row: the rank goes through the motions with it, at weight 0.
+        """
+        return torch.tensor(self._rows(indices) or [0])
+
+    @property
+    def ahead(self) -> int:
+        """Positions beyond the last one loaded for which samples may be on their way."""
+        return self.loader.ahead
+
+    def follow(self, shares_at: Callable[[int], tuple[int, ...]]) -> None:
+        """Load by these shares of the ranks, for a run whose slow ranks are relieved."""
+        self.loader.follow(shares_at)
 
     def close(self) -> None:
         """End the workers."""
@@ -101,7 +113,11 @@ class Feed:
             self.letters.write(batch.position, batch.bad)
             self.letters.write(batch.position, batch.synthetic, synthetic=True)
         if self.news is not None and batch.notes:
-            self.news.heard(self._worker(batch.position), batch.notes)
+            self.news.heard(self._worker(batch.position), batch.notes, position=batch.position)
+
+    def _rows(self, indices: NDArray[np.int64]) -> list[int]:
+        wanted, batch = set(indices_of(indices)), self.batch
+        return [row for row, place in enumerate(batch.rows) if batch.indices[place] in wanted]
 
     def _worker(self, position: int) -> int:
         return position % max(1, self.loader.policy.workers)

@@ -95,6 +95,8 @@ class Lane:
         """Samples of positions where the order does not say them, and whether they count."""
         self.barred: dict[int, str] = {}
         """Samples that nobody loads any more, and why."""
+        self.shares_at: Callable[[int], tuple[int, ...]] | None = None
+        """Of the ranks, by position; asked when a batch is ordered. None: even ones."""
 
     @property
     def pid(self) -> int | None:
@@ -173,7 +175,8 @@ class Lane:
             position = self._cursor
             self._cursor += self._stride
             indices, counted = self.special.get(position, (None, True))
-            yield Request(position, indices, counted, self.barred)
+            shares = None if self.shares_at is None else self.shares_at(position)
+            yield Request(position, indices, counted, self.barred, shares)
 
     def _seen(self) -> tuple[int, ...]:
         return tuple(self._cell.tolist())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from types import TracebackType
 
@@ -82,6 +83,16 @@ class GuardedLoader:
             batch = self._from(lane, position)
         lane.special.pop(position, None)
         return batch
+
+    @property
+    def ahead(self) -> int:
+        """Positions beyond the last one fetched for which batches may be ordered already."""
+        return self.policy.workers * self.policy.prefetch
+
+    def follow(self, shares_at: Callable[[int], tuple[int, ...]]) -> None:
+        """Order batches by these shares of the ranks. Those at positions up to :attr:`ahead` must not change."""
+        for lane in self._lanes:
+            lane.shares_at = shares_at
 
     def worker_pids(self) -> tuple[int, ...]:
         """Of the workers that run now."""

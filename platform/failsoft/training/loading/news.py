@@ -15,8 +15,9 @@ class SourceNews:
         self._degradations = degradations
         self._missing: dict[str, set[int]] = {}
 
-    def heard(self, worker: int, notes: Iterable[SourceNote]) -> None:
-        """What a worker saw since its last batch."""
+    def heard(self, worker: int, notes: Iterable[SourceNote], *, position: int) -> None:
+        """What a worker saw since its last batch, as told with the batch at ``position``."""
+        self._degradations.at(position)
         for note in notes:
             missing = self._missing.setdefault(note.name, set())
             (missing.add if note.resting else missing.discard)(worker)
@@ -26,8 +27,9 @@ class SourceNews:
                 del self._missing[note.name]
                 self._degradations.ended(DegradationKind.SOURCE, why=note.cause, name=note.name)
 
-    def died(self, worker: int) -> None:
+    def died(self, worker: int, *, position: int) -> None:
         """The worker's own view died with it; the one that takes its place sees for itself."""
+        self._degradations.at(position)
         for name in [name for name, missing in self._missing.items() if missing == {worker}]:
             del self._missing[name]
             self._degradations.ended(DegradationKind.SOURCE, why="the worker that missed it died", name=name)

@@ -13,6 +13,7 @@ from failsoft.errors import ConfigError
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.loading.checked import indices_of
 from failsoft.training.loading.sample import Ask, Request
+from failsoft.training.pace.shares import part
 
 _RESERVE = 4
 _AHEAD = 2048
@@ -36,10 +37,10 @@ class RankOrder:
 
     def ask(self, request: Request) -> Ask:
         """The samples of a request. A rank without a share gets the batch's first sample, not counted."""
-        position, indices, counted, barred = request
+        position, indices, counted, barred, shares = request
         if indices is None:
             whole = self._whole(position)
-            mine = whole[self.rank :: self.world]
+            mine = whole[self.rank :: self.world] if shares is None else part(whole, shares, self.rank)
             indices, counted = indices_of(mine if len(mine) else whole[:1]), bool(len(mine))
         return Ask(position=position, indices=indices, counted=counted, barred=barred)
 

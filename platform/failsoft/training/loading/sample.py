@@ -83,6 +83,8 @@ class Request(NamedTuple):
     """Where the order does not say it: batches that people put back on the list."""
     counted: bool = True
     barred: Mapping[int, str] = {}
+    shares: tuple[int, ...] | None = None
+    """Of the ranks at that position; None: even ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -24,6 +24,7 @@ from failsoft.training.pace import shares as division
 from failsoft.training.pace.judgement import Finding, Pace, at_full_share, judge
 from failsoft.training.pace.policy import PacePolicy, RemedyPolicy
 from failsoft.training.pace.remedy import Decision, Remedy
+from failsoft.training.pace.schedule import FollowsShares, Schedule
 from failsoft.training.pace.standing import RankStanding, behind
 from failsoft.training.pace.stopwatch import Stopwatch
 
@@ -66,30 +67,41 @@ class PaceKeeper:
         self._standings = [RankStanding(policy=policy) for _ in range(self._ranks.world)]
         self._hosts: list[str] = []
         self._even = Decision(division.even(self._ranks.world), 1)
+        self._schedule = Schedule(self._even)
+        self._ahead = 0
         self._times: list[float] = []
         self._batches = 0
 
     @property
     def decision(self) -> Decision:
-        """How batches are divided now; the same on all ranks."""
+        """How batches are divided now, or as soon as samples that are on their way are used; the same on all ranks."""
         return self._even if self._remedy is None else self._remedy.decision
 
-    def part(self, whole: NDArray[np.int64]) -> NDArray[np.int64]:
-        """This rank's part of a batch, or of some of its samples; may be empty."""
-        return division.part(whole, self.decision.shares, self._ranks.rank)
+    def led(self, follower: FollowsShares) -> None:
+        """It loads samples ahead: it is told of the shares, which change only beyond what is on its way."""
+        self._ahead = follower.ahead
+        follower.follow(self._schedule.shares_at)
 
-    def worked(self, samples: int) -> None:
-        """A batch of so many samples, over all ranks, was worked on; by all ranks together."""
+    def at(self, position: int) -> Decision:
+        """How the batch at a position is divided; the same on all ranks."""
+        return self._schedule.at(position)
+
+    def part(self, whole: NDArray[np.int64], position: int) -> NDArray[np.int64]:
+        """This rank's part of the batch at a position, or of some of its samples; may be empty."""
+        return division.part(whole, self._schedule.shares_at(position), self._ranks.rank)
+
+    def worked(self, samples: int, position: int) -> None:
+        """The batch at a position, so many samples over all ranks, was worked on; by all ranks together."""
         took_s = self.stopwatch.take()
-        if samples != self._global_batch:
+        if samples != self._global_batch or self.at(position) != self.decision:
             return
         if took_s is not None:
             self._times.append(took_s)
         self._batches += 1
         if self._batches == self._policy.window:
-            self._meet()
+            self._meet(position)
 
-    def _meet(self) -> None:
+    def _meet(self, position: int) -> None:
         paces, now_s = self._told(Pace.of(self._times))
         self._times, self._batches = [], 0
         before = self.decision
@@ -100,13 +112,15 @@ class PaceKeeper:
         ]
         if self._remedy is not None:
             self._remedy.met(judge(paces, self._policy), behind(self._standings), now_s=now_s)
+            self._schedule.decided(self.decision, holds_from=position + 1 + self._ahead)
         if any(changed) or self.decision != before:
             self._tell(changed, findings, paces, before)
 
     def _told(self, own: Pace | None) -> tuple[list[Pace | None], float]:
         """What every rank brought, and rank 0's time: one sum, in which each number has one rank that is not 0."""
         if not self._hosts:
-            self._hosts = self._ranks.gather(platform.node())
+            said = [text.split(" ", 1) for text in self._ranks.gather(f"{self._ahead} {platform.node()}")]
+            self._hosts, self._ahead = [host for _, host in said], max(int(ahead) for ahead, _ in said)
         rows = torch.zeros(self._ranks.world * 3 + 1, dtype=torch.float64)
         if own is not None:
             mine = torch.tensor([own.log_median, own.error, float(own.count)], dtype=torch.float64)
