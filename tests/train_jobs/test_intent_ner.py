@@ -6,15 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
 from failsoft.errors import ConfigError, NoProgressError, PreemptedError
 from failsoft.training.checkpoints.checkpoint import deliver_here
 from failsoft.training.escalation import Poisoned
 from failsoft.training.ranks import SoloRank
+from failsoft.training.relief_policy import ReliefPolicy
 from failsoft.training.snapshots.snapshot_place import SnapshotPlace
 from tests.conftest import ROOT
 from train_jobs.build import build_loop
-from train_jobs.config import JobConfig
+from train_jobs.config import JobConfig, Preset
 from train_jobs.intent_ner import main
 from train_jobs.workload import prepare
 
@@ -88,3 +90,13 @@ def test_the_command_line_says_where_snapshots_lie_and_what_becomes_of_a_poisone
     prepare(asked[0])
     plan = build_loop(asked[0], SoloRank(), deliver_here).plan
     assert (plan.snapshots.where, plan.poisoned) == (SnapshotPlace.SHARDED, Poisoned.REPLAY)
+
+
+def test_a_job_may_ask_for_a_lower_rate_after_a_refused_batch_and_its_guard_has_it(tmp_path: Path) -> None:
+    relief = ReliefPolicy(factor_per_refusal=0.25, recovery_steps=7)
+    config = JobConfig(home=tmp_path, run="r", preset=Preset.DEMO, max_batches=9, relief=relief)
+    sent = TypeAdapter(JobConfig).validate_json(TypeAdapter(JobConfig).dump_json(config))  # as its driver gets it
+    prepare(sent)
+    guard = build_loop(sent, SoloRank(), deliver_here).guard
+    guard.relief.refused()
+    assert (guard.relief.policy, guard.relief.factor) == (relief, 0.25)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from failsoft.errors import ConfigError
-from failsoft.training.relief import ReliefPolicy
+from failsoft.training.relief_policy import ReliefPolicy
 from failsoft.training.spikes import SpikePolicy
 
 
