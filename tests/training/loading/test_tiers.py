@@ -119,6 +119,25 @@ def test_a_synthetic_sample_arrives_flagged_at_weight_0() -> None:
     assert [sample.index for sample in batch.synthetic] == [5, 6]
 
 
+def test_the_same_bad_sample_again_and_again_says_nothing_new_of_its_shard(tmp_path: Path) -> None:
+    """From the second epoch on the cache gives all others, so the remote is asked for the bad one alone."""
+
+    class OneWrong(Store):
+        def fetch(self, index: int) -> bytes:
+            if index == 3:
+                raise SampleError("bytes are changed")
+            return super().fetch(index)
+
+    source = tiers(LocalCache(tmp_path, CachePolicy(max_bytes=10_000)), OneWrong(), clock=ManualClock())
+    for _epoch in range(6):
+        for index in (*range(3), *range(4, 9)):
+            source.fetch(index)
+        with pytest.raises(SampleError):
+            source.fetch(3)
+    assert source.fetch(9).tier == "remote"
+    assert source.take_notes() == ()
+
+
 def test_a_tiered_source_travels_to_a_worker(tmp_path: Path) -> None:
     source = TieredSource(tiers=(LocalCache(tmp_path, CachePolicy(max_bytes=100)), Store()))
     assert pickle.loads(pickle.dumps(source)).fetch(4).data == b"4"  # noqa: S301 -- made in this very test

@@ -20,6 +20,7 @@ from failsoft.training.loading.quarantine import Gate, Quarantine, QuarantinePol
 from failsoft.training.loading.sample import SourceNote
 
 _MAX_SHARDS = 4096
+_MAX_WRONG = 65_536
 
 
 class Source(Protocol):
@@ -92,6 +93,7 @@ class TieredSource:
             raise ConfigError("tiers is empty; give at least one source")
         self._breakers: dict[tuple[str, str], list[Quarantine]] = {}
         self._notes: list[SourceNote] = []
+        self._wrong: set[tuple[str, int]] = set()
         self._rng = random.Random(self.seed)
 
     def source_of(self, index: int) -> str:
@@ -138,12 +140,24 @@ class TieredSource:
             return None
         except SampleError as error:
             told[0].answered()  # the tier as a whole answers
-            for part in told[1:]:
+            for part in told[1:] if self._is_news((tier.name, index)) else ():
                 part.failed(str(error))
             raise
         for breaker in told:
             breaker.answered()
         return data
+
+    def _is_news(self, wrong: tuple[str, int]) -> bool:
+        """Whether a sample's bytes are found wrong for the first time.
+
+        Where a cache holds all good samples of a shard, nothing is asked of it any more but its bad ones, epoch after
+        epoch: the same few would bring the whole shard into quarantine, and themselves out of reach.
+        """
+        if len(self._wrong) >= _MAX_WRONG:
+            self._wrong.clear()
+        known = wrong in self._wrong
+        self._wrong.add(wrong)
+        return not known
 
     def _fill(self, above: Sequence[Source], index: int, data: bytes) -> None:
         for tier in above:
