@@ -65,7 +65,9 @@ def run_attempt(build: Build, config: Any, settings: RaySettings) -> str | None:
     check_environment(os.environ)
     for name, value in _DRIVER_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    (settings.folder / _RAY_LIST_OF_CHECKPOINTS).unlink(missing_ok=True)
+    rays_list = settings.folder / _RAY_LIST_OF_CHECKPOINTS
+    if rays_list.exists():  # storage that became read-only refuses to remove even what is not there
+        rays_list.unlink(missing_ok=True)
     try:
         with warm_environment([build.__module__], settings) as environment:
             _trainer(build, config, settings, environment).fit()

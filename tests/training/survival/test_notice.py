@@ -277,3 +277,17 @@ def test_a_run_of_one_process_needs_nobodys_consent() -> None:
     assert ranks.told() is None
     notice.give(Word(why="SIGTERM"))
     assert ranks.told() == "SIGTERM"
+
+
+def test_nothing_to_withdraw_is_no_trouble_on_storage_that_became_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Path, *_args: object, **_options: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(self))  # Linux: also of what is not there
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    withdraw_notice(tmp_path)
+    withdraw_resize(tmp_path)
+    drop_resize(tmp_path, "planned")
+    with pytest.raises(OSError, match="Read-only"):
+        withdraw_resize(tmp_path)

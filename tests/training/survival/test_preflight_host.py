@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,18 @@ def test_a_disk_that_refuses_fails_in_its_own_words(tmp_path: Path, kind: NodeFa
     assert found.outcome is Outcome.FAILED
     assert said in found.why
     assert str(tmp_path) in found.why
+
+
+def test_a_disk_that_is_mounted_read_only_is_named_and_not_what_could_not_be_removed_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Path, *_args: object, **_options: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(self))  # Linux: also of what is not there
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    struck = faults_of("a1", [NodeFault(kind=NodeFaultKind.READ_ONLY_DISK, node="a1")])
+    found = disk_answers(tmp_path, "a1", ManualClock(), struck.write)
+    assert found.why == f"{tmp_path}: Read-only file system; mend the disk or mount it for writing"
 
 
 def test_a_disk_that_loses_a_byte_is_caught(tmp_path: Path) -> None:

@@ -163,12 +163,18 @@ def _read(path: Path) -> str | None:
 
 def withdraw_notice(run_folder: Path) -> None:
     """A run that starts is wanted: whatever it was told before is over."""
-    (run_folder / NOTICE_NAME).unlink(missing_ok=True)
+    _withdraw(run_folder / NOTICE_NAME)
 
 
 def withdraw_resize(run_folder: Path) -> None:
     """Workers that start are to stay."""
-    (run_folder / RESIZE_NAME).unlink(missing_ok=True)
+    _withdraw(run_folder / RESIZE_NAME)
+
+
+def _withdraw(path: Path) -> None:
+    """Storage that became read-only refuses to remove even what is not there, and that is no reason to stop."""
+    if path.exists():
+        path.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from failsoft.health.clock import Clock
@@ -54,7 +55,8 @@ def disk_answers(folder: Path, node: str, clock: Clock, write: Write = write_thr
         return failed(DISK, f"{folder}: {error.strerror or error}; mend the disk or mount it for writing")
     finally:
         for left in (aside, whole):
-            left.unlink(missing_ok=True)
+            with suppress(OSError):  # storage that is read-only refuses this, too; what it said first is told
+                left.unlink(missing_ok=True)
     if not same:
         return failed(DISK, f"{folder} gives back other bytes than were written")
     return passed(DISK, f"1 MiB down in {wrote_s * 1000.0:.1f} ms")
