@@ -16,6 +16,13 @@ from failsoft.training.survival.preflight_record import (
 )
 
 NODES = ("a1", "b2")
+_ENTRY = '{"host": "h", "standing": "excluded", "why": "", "times_excluded": 1, "passes": 0, "counters": {}}'
+_ODD = (
+    f'{{"nodes": {{"": {_ENTRY}}}}}',  # ids that no selector of Ray can name
+    f'{{"nodes": {{"a1,b2": {_ENTRY}}}}}',
+    f'{{"nodes": {{"a1": {_ENTRY.replace("0", "Infinity")}}}}}',
+    f'{{"nodes": {{"a1": {_ENTRY.replace("0", "-1")}}}}}',
+)
 
 
 def look(record: Record, *bad: str, nodes: tuple[str, ...] = NODES) -> tuple[Record, dict[str, Standing]]:
@@ -73,6 +80,14 @@ def test_a_lost_node_is_forgotten_unless_it_was_excluded() -> None:
     assert record.excluded == {"a1"}
 
 
+def test_of_nodes_that_went_unfit_the_latest_are_remembered_and_one_that_is_here_always() -> None:
+    record, _ = look(Record(), "a1", nodes=("a1",))
+    for number in range(400):
+        record, _ = look(record, "a1", f"n{number}", nodes=("a1", f"n{number}"))
+    assert {"a1", "n399", "n150"} <= record.excluded
+    assert len(record.excluded) <= 260
+
+
 def test_another_driver_knows_what_the_first_one_found(tmp_path: Path) -> None:
     record, _ = look(Record(), "a1")
     write_record(tmp_path / "run", record)
@@ -81,7 +96,7 @@ def test_another_driver_knows_what_the_first_one_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"nodes": 3}', '{"nodes": {"a1": 7, "b2": {"host": "h", "standing": "ill"}}}']
+    "text", ["", "{", "[]", '{"nodes": 3}', '{"nodes": {"a1": 7, "b2": {"host": "h", "standing": "ill"}}}', *_ODD]
 )
 def test_a_record_that_can_not_be_read_means_that_nothing_is_known(tmp_path: Path, text: str) -> None:
     (tmp_path / RECORD_NAME).write_text(text, "utf-8")

@@ -18,6 +18,8 @@ from failsoft.training.survival.preflight import NodeReport
 
 RECORD_NAME = "preflight.json"
 _VERSION = 1
+_MOST_GONE = 256
+"""Each excluded id is also a part of the label selector of each worker."""
 
 
 class Standing(StrEnum):
@@ -84,9 +86,13 @@ class Record:
     def after(self, reports: Sequence[NodeReport], *, passes_to_return: int) -> tuple[Record, tuple[Change, ...]]:
         """The record with one more preflight in it, and what changed by it.
 
-        Nodes without a report are gone. Those that left while fit are forgotten; the others' history stays.
+        Nodes without a report are gone. Those that left while fit are forgotten; the others' history stays, of so many
+        of them as may come back: a machine that is started anew has another id.
         """
-        gone = {node: known for node, known in self.nodes.items() if known.standing is not Standing.FIT}
+        unfit = [node for node, known in self.nodes.items() if known.standing is not Standing.FIT]
+        here = {report.node for report in reports}
+        forgotten = frozenset([node for node in unfit if node not in here][:-_MOST_GONE])
+        gone = {node: self.nodes[node] for node in unfit if node not in forgotten}
         now, changes = dict(gone), []
         for report in reports:
             known, moves = _after(self.of(report.node), report, passes_to_return)
@@ -121,23 +127,25 @@ def read_record(folder: Path) -> Record:
     except OSError:
         found = {}
     nodes = found.get("nodes")
-    known = {str(node): _history(entry) for node, entry in nodes.items()} if isinstance(nodes, dict) else {}
+    known = {node: _history(entry) for node, entry in nodes.items()} if isinstance(nodes, dict) else {}
     preflights = found.get("preflights")
-    kept = {node: history for node, history in known.items() if history is not None}
+    kept = {node: history for node, history in known.items() if history is not None and node.isalnum()}
     return Record(nodes=kept, preflights=preflights if is_count(preflights) else 0)
 
 
 def _history(entry: object) -> NodeHistory | None:
     if not isinstance(entry, dict):
         return None
-    counters = entry.get("counters")
+    counters, times, passes = entry.get("counters"), entry.get("times_excluded"), entry.get("passes")
+    if not is_count(times) or not is_count(passes):
+        return None
     try:
         return NodeHistory(
             host=str(entry["host"]),
             standing=Standing(entry["standing"]),
             why=str(entry["why"]),
-            times_excluded=int(entry["times_excluded"]),
-            passes=int(entry["passes"]),
+            times_excluded=times,
+            passes=passes,
             counters={name: n for name, n in counters.items() if is_count(n)} if isinstance(counters, dict) else {},
         )
     except (KeyError, ValueError, TypeError):
