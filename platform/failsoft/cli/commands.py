@@ -1,41 +1,16 @@
-"""The commands of every day: train, gate, serve and steer. They parse, wire and print; no logic lives here."""
+"""The commands of every day: gate, serve and steer. They parse, wire and print; no logic lives here."""
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from failsoft.artifacts.home import Home
 from failsoft.cli.app import DEFAULT_URL, HomeOption, UrlOption, WhyOption, app, console
-from failsoft.cli.train_options import (
-    DataOption,
-    FaultsOption,
-    PoisonedOption,
-    PreflightOption,
-    PresetOption,
-    RecordConsumedOption,
-    RelieveOption,
-    RemoteOption,
-    RunOption,
-    SeedOption,
-    SnapshotPlaceOption,
-    ThreadsOption,
-    ValidateOption,
-    WorkersOption,
-)
-from failsoft.health.faults import FaultPlan
 from failsoft.local_ray import local_ray, settle_environment
 from failsoft.remote import GatewayClient
-from failsoft.training.escalation import Poisoned
-from failsoft.training.snapshots.snapshot_place import SnapshotPlace
-from failsoft.training.survival.room import WorkerRange
-
-if TYPE_CHECKING:
-    from train_jobs.config import JobConfig
-    from train_jobs.result import JobResult
 
 
 @app.command()
@@ -52,73 +27,6 @@ def demo(
     from failsoft.demo.story import DemoConfig, run_demo
 
     run_demo(DemoConfig(data=data, out=out, keep=keep, port=port), console)
-
-
-@app.command()
-def train(
-    data: DataOption = None,
-    run: RunOption = "first",
-    workers: WorkersOption = "1",
-    threads: ThreadsOption = 2,
-    preset: PresetOption = None,
-    seed: SeedOption = 7,
-    faults: FaultsOption = "[]",
-    snapshot_place: SnapshotPlaceOption = SnapshotPlace.EACH_RANK,
-    poisoned: PoisonedOption = Poisoned.SKIP,
-    validate_every: ValidateOption = None,
-    relieve_slow_workers: RelieveOption = False,
-    remote: RemoteOption = None,
-    record_consumed: RecordConsumedOption = False,
-    preflight: PreflightOption = True,
-    home: HomeOption = None,
-) -> None:
-    """Train intents and slots, print the quality as a table, gate and publish a release.
-
-    On the Ray of $RAY_ADDRESS, else on a private one. Ctrl-C saves and leaves; the same command goes on.
-    """
-    from failsoft.training.pace.policy import RemedyPolicy
-    from failsoft.training.survival.preflight import PreflightPolicy
-    from train_jobs.config import JobConfig, Preset
-
-    config = JobConfig(
-        home=Home.find(home).root,
-        run=run,
-        data=data,
-        preset=None if preset is None else Preset(preset),
-        workers=WorkerRange.parse(workers).given(),
-        threads_per_worker=threads,
-        seed=seed,
-        faults=FaultPlan.from_json(faults),
-        snapshot_place=snapshot_place,
-        poisoned=poisoned,
-        validate_every_steps=validate_every,
-        pace_remedy=RemedyPolicy() if relieve_slow_workers else None,
-        remote=remote,
-        record_consumed=record_consumed,
-        preflight=PreflightPolicy() if preflight else None,
-    )
-    _show_result(_trained(config))
-
-
-def _trained(config: JobConfig) -> JobResult:
-    from failsoft.demo.training_act import train_with_progress
-    from failsoft.training.survival.notice import Notice
-    from train_jobs.entry import hearing, supervise_job
-
-    notice = Notice()
-    with hearing(notice):
-        carry_out = partial(supervise_job, notice=notice, say=partial(console.print, markup=False))
-        return train_with_progress(config, console, carry_out)
-
-
-def _show_result(result: JobResult) -> None:
-    from failsoft.demo.tables import quality_table, to_rich, training_table
-
-    console.print(f"corpus: {result.corpus_report}", markup=False)
-    console.print(to_rich(quality_table(result.quality)))
-    console.print(to_rich(training_table(result.summary, result.quality)))
-    if result.bundle is not None:
-        console.print(f"published: [bold]{result.bundle.name}[/bold]. Next: failsoft serve")
 
 
 @app.command()

@@ -13,7 +13,7 @@ from rich.markup import escape
 from failsoft.artifacts.home import Home, run_names
 from failsoft.cli import run_tables as tables
 from failsoft.cli.app import HomeOption, app, console
-from failsoft.errors import ArtifactMissingError
+from failsoft.errors import ArtifactMissingError, ConfigError
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Event, Side, read_ledger
 
@@ -63,6 +63,8 @@ def goodput(
     from failsoft.training.accounting.goodput import as_metrics
     from failsoft.training.accounting.whereabouts import whereabouts
 
+    if json_ and metrics:
+        raise ConfigError("--json and --metrics are two forms of the same answer; ask for one of them")
     place = Home.find(home)
     events: tuple[Event, ...] = read_ledger(place.ledger).events
     look = whereabouts(_folder(place, run), events, now_s=SystemClock().wall_s())

@@ -1,4 +1,4 @@
-"""What one may ask of ``failsoft train``."""
+"""What one may ask of ``failsoft train``: the options of the job (``train_jobs.options``), by the same names."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from failsoft.training.escalation import Poisoned
 from failsoft.training.snapshots.snapshot_place import SnapshotPlace
+from train_jobs.config import Preset
 
 DataOption = Annotated[
     Path | None, typer.Option(help="Folder with SNIPS or CLINC150 JSON files; the embedded corpus without it.")
@@ -18,10 +19,11 @@ WorkersOption = Annotated[
     str, typer.Option(metavar="N|MIN:MAX", help="Ray Train workers: a number, or a range like 1:4.")
 ]
 ThreadsOption = Annotated[int, typer.Option(min=1, help="Threads of each worker.")]
-PresetOption = Annotated[str | None, typer.Option(help="demo, embedded or snips; by default what fits the data.")]
+PresetOption = Annotated[Preset | None, typer.Option(help="A recipe; by default what fits the data.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of order, weights and dropout.")]
 FaultsOption = Annotated[
-    str, typer.Option(help='Planned faults, JSON like [{"kind": "nan_batch", "position": 40}]; for drills only.')
+    str,
+    typer.Option(help='Planned faults, JSON like [{"kind": "nan_batch", "position": 40}], or a file; for drills only.'),
 ]
 SnapshotPlaceOption = Annotated[
     SnapshotPlace, typer.Option(help="Whose RAM keeps a snapshot: each worker's all, worker 0's, equal shares.")
@@ -49,3 +51,32 @@ RecordConsumedOption = Annotated[
 PreflightOption = Annotated[
     bool, typer.Option("--preflight/--no-preflight", help="Look at each node before each attempt.")
 ]
+GpuOption = Annotated[bool, typer.Option("--gpu", help="Give each worker a GPU.")]
+MaxBatchesOption = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="End after so many; by default the recipe's epochs.")
+]
+FirstWaitOption = Annotated[float, typer.Option(metavar="SECONDS", help="First wait before a restart; then x 3.")]
+SnapshotEveryOption = Annotated[
+    int, typer.Option(min=1, metavar="STEPS", help="Snapshots in RAM: what a rollback undoes at most.")
+]
+CheckpointEveryOption = Annotated[int, typer.Option(min=1, metavar="STEPS", help="Checkpoints on disk.")]
+CheckpointTimeOption = Annotated[str | None, typer.Option(metavar="15m", help="Also when so much time has passed.")]
+CheckpointEpochOption = Annotated[
+    bool, typer.Option("--checkpoint-at-epoch-end", help="Also when an epoch is consumed.")
+]
+MtbfOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="30d", help="Instead as often as wastes least, with nodes that fail once in so long: failsoft plan."
+    ),
+]
+KeepLastOption = Annotated[int, typer.Option(min=1, metavar="N", help="Newest checkpoints that stay.")]
+KeepBestOption = Annotated[int, typer.Option(min=0, metavar="N", help="Lowest losses that also stay.")]
+RemoteStopOption = Annotated[
+    float | None, typer.Option(metavar="SECONDS", help="Stop when no copy could be made for so long; else it goes on.")
+]
+ValidateEpochOption = Annotated[
+    bool, typer.Option("--validate-at-epoch-end", help="Look at the validation split when an epoch is consumed.")
+]
+SparesOption = Annotated[bool, typer.Option("--spares/--no-spares", help="Keep warm processes for a restart.")]
+PublishOption = Annotated[bool, typer.Option("--publish/--no-publish", help="Publish a release at the end.")]

@@ -1,0 +1,79 @@
+"""``failsoft train``: the job with a progress bar, and its result as tables."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from failsoft.cli import train_options as ask
+from failsoft.cli.app import HomeOption, app, console
+from failsoft.training.escalation import Poisoned
+from failsoft.training.snapshots.snapshot_place import SnapshotPlace
+
+if TYPE_CHECKING:
+    from train_jobs.config import JobConfig
+    from train_jobs.result import JobResult
+
+
+@app.command()
+def train(
+    data: ask.DataOption = None,
+    run: ask.RunOption = "first",
+    workers: ask.WorkersOption = "1",
+    threads: ask.ThreadsOption = 2,
+    gpu: ask.GpuOption = False,
+    preset: ask.PresetOption = None,
+    seed: ask.SeedOption = 7,
+    max_batches: ask.MaxBatchesOption = None,
+    faults: ask.FaultsOption = "[]",
+    first_wait: ask.FirstWaitOption = 10.0,
+    snapshot_every: ask.SnapshotEveryOption = 100,
+    snapshot_place: ask.SnapshotPlaceOption = SnapshotPlace.EACH_RANK,
+    poisoned: ask.PoisonedOption = Poisoned.SKIP,
+    checkpoint_every: ask.CheckpointEveryOption = 2000,
+    checkpoint_every_time: ask.CheckpointTimeOption = None,
+    checkpoint_at_epoch_end: ask.CheckpointEpochOption = False,
+    mtbf: ask.MtbfOption = None,
+    keep_last: ask.KeepLastOption = 3,
+    keep_best: ask.KeepBestOption = 1,
+    remote: ask.RemoteOption = None,
+    remote_stop_after: ask.RemoteStopOption = None,
+    validate_every: ask.ValidateOption = None,
+    validate_at_epoch_end: ask.ValidateEpochOption = False,
+    relieve_slow_workers: ask.RelieveOption = False,
+    record_consumed: ask.RecordConsumedOption = False,
+    preflight: ask.PreflightOption = True,
+    spares: ask.SparesOption = True,
+    publish: ask.PublishOption = True,
+    home: HomeOption = None,
+) -> None:
+    """Train intents and slots, print the quality as a table, gate and publish a release.
+
+    On the Ray of $RAY_ADDRESS, else on a private one. Ctrl-C saves and leaves; the same command goes on.
+    """
+    given = Namespace(**locals())  # by the names that ``python -m train_jobs.intent_ner`` knows them
+    from train_jobs.options import config_of
+
+    _show_result(_trained(config_of(given)))
+
+
+def _trained(config: JobConfig) -> JobResult:
+    from failsoft.demo.training_act import train_with_progress
+    from failsoft.training.survival.notice import Notice
+    from train_jobs.entry import hearing, supervise_job
+
+    notice = Notice()
+    with hearing(notice):
+        carry_out = partial(supervise_job, notice=notice, say=partial(console.print, markup=False))
+        return train_with_progress(config, console, carry_out)
+
+
+def _show_result(result: JobResult) -> None:
+    from failsoft.demo.tables import quality_table, to_rich, training_table
+
+    console.print(f"corpus: {result.corpus_report}", markup=False)
+    console.print(to_rich(quality_table(result.quality)))
+    console.print(to_rich(training_table(result.summary, result.quality)))
+    if result.bundle is not None:
+        console.print(f"published: [bold]{result.bundle.name}[/bold]. Next: failsoft serve")
