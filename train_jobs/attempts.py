@@ -16,9 +16,10 @@ from failsoft.training.progress import PositionMark
 from failsoft.training.summary import SUPERVISOR
 from failsoft.training.survival.growth import RESIZE_ASKED
 from failsoft.training.survival.notice import read_notice
-from failsoft.training.survival.room import ROOM_LOST
+from failsoft.training.survival.room import ROOM_LOST, WORKERS_CHOSEN
 from failsoft.training.survival.supervise import (
     CONTROLLER_LOST,
+    DRIVER_LOST,
     Attempt,
     Failure,
     RestartPolicy,
@@ -31,6 +32,7 @@ _WRITER_S = 60.0
 """A killed worker's writer finishes what it has begun; so long it is waited for before progress is judged."""
 _LEAVING = frozenset({"notice_heard", "notice_missed", "preempted"})
 """Events of workers that were told to leave; also of those who then died on the way."""
+_LEADERLESS = frozenset({CONTROLLER_LOST, DRIVER_LOST})
 
 RunOnce = Callable[[], str | None]
 """Starts workers and waits for their end; None when they ended by themselves, else what ended them."""
@@ -103,7 +105,8 @@ class Attempts:
         until_free(self._home.checkpoints(self._run, self._clock).root, self._clock, patience_s=_WRITER_S)
         news = self._events()[len(before) :]
         self._raise_diagnosis(news)
-        reached, leaving = self._reached(), _told_to_go(news)
+        said = _said_by_its_workers(news)
+        reached, leaving = self._reached(), [event.why for event in said if event.kind in _LEAVING]
         if leaving:
             error = leaving[-1]
         return Attempt(
@@ -112,7 +115,7 @@ class Attempts:
             began=max(checkpoint, last_beginning(before)),
             reached=max(reached, last_beginning(news)),
             error=error or "the workers ended without a word before all batches were consumed",
-            failures=tuple(_failure(event) for event in news if event.kind == "worker_failed"),
+            failures=tuple(_failure(event) for event in said if event.kind == "worker_failed"),
             preempted=bool(leaving),
             resized=bool(leaving) and any(event.kind == RESIZE_ASKED for event in news),
             room_lost=any(event.kind == ROOM_LOST for event in news),
@@ -157,10 +160,16 @@ class Attempts:
             raise training_error(str(stops[-1].data.get("error", "")), stops[-1].why)
 
 
-def _told_to_go(news: list[Event]) -> list[str]:
-    """The words by which workers left. When what leads them dies, Ray ends them by a SIGTERM, which is no notice."""
-    kinds = {"preempted"} if any(event.kind == CONTROLLER_LOST for event in news) else _LEAVING
-    return [event.why for event in news if event.kind in kinds]
+def _said_by_its_workers(news: list[Event]) -> list[Event]:
+    """What an attempt's own workers said for reasons of their own.
+
+    When what leads workers dies, Ray ends them by a SIGTERM, which is no notice, and what they fail of then is no bug;
+    the next attempt has begun by the time they say so, but hasn't chosen its workers yet.
+    """
+    if any(event.kind in _LEADERLESS for event in news):
+        return []
+    chosen = [number for number, event in enumerate(news) if event.kind == WORKERS_CHOSEN]
+    return news[chosen[0] :] if chosen else news
 
 
 def _failure(event: Event) -> Failure:

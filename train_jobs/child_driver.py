@@ -24,6 +24,7 @@ from failsoft.health.json_object import is_count, json_object
 from failsoft.health.ledger import Ledger, Side
 from failsoft.training.survival.notice import read_notice
 from failsoft.training.survival.room import NodeRoom
+from failsoft.training.survival.supervise import DRIVER_LOST
 from train_jobs.config import JobConfig
 from train_jobs.connect import is_submitted, ray_answers
 from train_jobs.result import JobResult
@@ -121,7 +122,7 @@ class ChildDriver:
         try:
             return self._child.order(do, **details)
         except DriverLostError as error:
-            self._ledger.record("driver_lost", str(error), process=self._child.process.pid)
+            self._ledger.record(DRIVER_LOST, str(error), process=self._child.process.pid)
             raise
 
     def _refuse_lost_head(self) -> None:

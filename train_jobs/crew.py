@@ -21,6 +21,7 @@ from failsoft.training.survival.growth import RESIZE_ASKED, Growth, ResizePolicy
 from failsoft.training.survival.notice import drop_resize, withdraw_resize
 from failsoft.training.survival.preflight_record import read_record
 from failsoft.training.survival.room import (
+    WORKERS_CHOSEN,
     NodeRoom,
     WorkerNeed,
     WorkerRange,
@@ -150,7 +151,7 @@ class Crew:
         limits = self._plan.workers
         where = in_words(rooms, self._plan.need, excluded)
         why = f"{workers} of {limits.least} to {limits.most} workers; {where}"
-        self._plan.ledger.record("workers_chosen", why, workers=workers, least=limits.least, most=limits.most)
+        self._plan.ledger.record(WORKERS_CHOSEN, why, workers=workers, least=limits.least, most=limits.most)
 
     def _awaited(self, rooms: tuple[NodeRoom, ...], excluded: frozenset[str], said: str) -> str:
         missing = self._plan.workers.least - fitting(rooms, self._plan.need, excluded)

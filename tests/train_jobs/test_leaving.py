@@ -160,13 +160,34 @@ def test_the_one_immediate_retry_that_ray_had_no_room_for_is_made_with_fewer_wor
     assert [event.data["wait_s"] for event in desk.events("attempt_failed")] == [0.0, 10.0, 10.0, 30.0]
 
 
-def test_workers_that_ray_ends_since_their_controller_died_were_not_told_to_leave(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lost", ["controller_lost", "driver_lost"])
+@pytest.mark.parametrize("saved", [False, True])
+def test_workers_that_ray_ends_since_what_led_them_died_were_not_told_to_leave(
+    tmp_path: Path, lost: str, saved: bool
+) -> None:
     desk = Desk(tmp_path)
 
     def leaderless() -> str:
         desk.ledger.record("notice_heard", "SIGTERM to process 7")
-        desk.ledger.record("controller_lost", "the actor TrainController died")
-        return "the actor TrainController died"
+        desk.ledger.record("worker_failed", "no answer to a report", error="RayError: no answer", position=4)
+        if saved:
+            desk.ledger.record("preempted", "SIGTERM to process 7", saved=True)
+        desk.ledger.record(lost, "it died")
+        return "it died"
 
-    desk.supervise(leaderless, leaderless, desk.finish)
+    with pytest.raises(NoProgressError, match="3 attempts in a row ended without a checkpoint"):
+        desk.supervise(leaderless, leaderless, leaderless)
+    assert [event.data["wait_s"] for event in desk.events("attempt_failed")] == [10.0, 30.0, 0.0]
+
+
+def test_what_workers_of_a_dead_driver_say_last_is_not_said_by_those_of_the_next(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+
+    def killed_after_their_last_words() -> str:
+        desk.ledger.record("notice_heard", "SIGTERM to process 7")
+        desk.ledger.record("worker_failed", "no answer to a report", error="RayError: no answer", position=4)
+        desk.ledger.record("workers_chosen", "2 of 2")
+        return "a worker died"
+
+    desk.supervise(killed_after_their_last_words, killed_after_their_last_words, desk.finish)
     assert [event.data["wait_s"] for event in desk.events("attempt_failed")] == [10.0, 30.0]

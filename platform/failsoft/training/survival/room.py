@@ -15,6 +15,8 @@ from failsoft.errors import ConfigError
 
 ROOM_LOST = "room_lost"
 """The ledger's word for an attempt that ended since the nodes that are left can't hold its workers any more."""
+WORKERS_CHOSEN = "workers_chosen"
+"""The ledger's word for the moment before an attempt's workers are started."""
 _SLACK = 1e-6
 """Ray counts in ten-thousandths; 0.1 + 0.2 CPUs are 0.3."""
 

@@ -40,6 +40,8 @@ class Cause(StrEnum):
 
 CONTROLLER_LOST = "controller_lost"
 """The ledger's word for an attempt whose workers were ended since what led them had died."""
+DRIVER_LOST = "driver_lost"
+"""The same, of the process that had started what led them."""
 _NO_FAULT = frozenset({Cause.PREEMPTION, Cause.RESIZE})
 """What moves a run says nothing of its health: it waits for nothing and is charged to no failure's budget."""
 
