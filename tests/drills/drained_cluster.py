@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.cluster_utils import Cluster
 
+from tests.drills.private_cluster import PrivateCluster
 from tests.drills.troubled_job import TroubledJob
 from tests.drills.troubled_run import attempt, told
 
 DEADLINE_S = 20.0
-STORE: dict[str, Any] = {"object_store_memory": 128 * 1024 * 1024}
 
 
 def drain_in_the_step(job: TroubledJob, address: str, node: str) -> None:
@@ -37,21 +36,20 @@ def drain_in_the_step(job: TroubledJob, address: str, node: str) -> None:
 
 
 def main(folder: Path) -> None:
-    head: dict[str, Any] = {"num_cpus": 0, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=head | STORE)
+    cluster = PrivateCluster()
     try:
-        node, _ = (cluster.add_node(num_cpus=1, **STORE) for _ in range(2))
+        node, _ = (cluster.add_node() for _ in range(2))
         ray.init(address=cluster.address, log_to_driver=False)
         job = TroubledJob(folder=folder)
         draining = threading.Thread(target=drain_in_the_step, args=(job, cluster.address, node.node_id), daemon=True)
         draining.start()
         ends = [attempt(job)]
-        cluster.add_node(num_cpus=1, **STORE)
+        cluster.add_node()
         ends.append(attempt(job))
         print(json.dumps({"node": node.node_id, "ends": ends}))
     finally:
         ray.shutdown()
-        cluster.shutdown()
+        cluster.shut_down()
 
 
 if __name__ == "__main__":

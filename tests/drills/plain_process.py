@@ -44,7 +44,7 @@ class LoadedTask:
 
     def loss(self, indices: NDArray[np.int64]) -> Tensor:
         if self.brought is None:
-            self.brought = self.load(self.loop.state.position)
+            self.brought = self.bring(self.loop.state.position)
         self.count += 1
         if self.count == 3:
             print("third batch", flush=True)
@@ -52,7 +52,7 @@ class LoadedTask:
         assert len(inputs) == len(indices)
         return nn.functional.mse_loss(self.model(inputs), targets)
 
-    def load(self, first: int) -> Iterator[list[Tensor]]:
+    def bring(self, first: int) -> Iterator[list[Tensor]]:
         batches = [self.loop.batches.global_indices(position).tolist() for position in range(first, TOTAL_BATCHES)]
         generator = torch.Generator()  # else each loader draws from the run's generator, and a resumed run once more
         rows = Rows(self.pause_s)
