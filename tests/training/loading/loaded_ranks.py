@@ -52,6 +52,8 @@ class Plan:
     learning_rate: float = 0.05
     pause_s: float = 0.0
     """Before each sample."""
+    updates: int = 1
+    """That each batch is spread over."""
 
 
 class LoadedTask:
@@ -87,18 +89,21 @@ def loaded_loop(folder: Path, plan: Plan, ranks: Ranks) -> tuple[TrainLoop, Feed
     loader = GuardedLoader(checked, order, policy=LoaderPolicy(workers=plan.workers), tell=ledger.record)
     feed = Feed(loader=loader, letters=SampleLetters(folder / "dead_letters", rank=ranks.rank, clock=clock))
     store = ArtifactStore(folder / "checkpoints", clock, kind="checkpoint")
-    return TrainLoop(
+    at_once = LoopPlan(total_batches=plan.total, seed=3, snapshot_every_steps=4, checkpoint_every_steps=1000)
+    loop = TrainLoop(
         state=state,
         task=LoadedTask(wrapped, feed),
         batches=batches,
-        plan=LoopPlan(total_batches=plan.total, seed=3, snapshot_every_steps=4, checkpoint_every_steps=1000),
+        plan=at_once if plan.updates == 1 else replace(at_once, pace=None),
         guard=StepGuard(model=wrapped, optimizer=optimizer, ranks=ranks, policy=GuardPolicy(max_grad_norm=None)),
         breaker=breaker,
         checkpoints=Checkpoints(
             store=store, identity={"total": plan.total}, ranks=ranks, ledger=ledger, deliver=deliver_here
         ),
         desk=Desk(folder=folder, ledger=ledger, clock=clock),
-    ), feed
+    )
+    loop.net.least_updates = plan.updates
+    return loop, feed
 
 
 def trained(folder: Path, plan: Plan, ranks: Ranks) -> dict[str, object]:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -58,7 +59,7 @@ def run_two(folder: Path, plans: list[Plan]) -> list[Run]:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     """All plans in one pair of processes: starting them takes longer than training."""
-    return run_two(tmp_path_factory.mktemp("ranks"), [uneven(), empty(), ten_thousand()])
+    return run_two(tmp_path_factory.mktemp("ranks"), [uneven(), empty(), ten_thousand(), spread()])
 
 
 def uneven() -> Plan:
@@ -79,6 +80,12 @@ def ten_thousand() -> Plan:
     return replace(plan, faults=dict.fromkeys([share(plan, position, 1)[0] for position in (3, 20, 41)], "raises"))
 
 
+def spread() -> Plan:
+    """Each batch in updates of three samples, of which one rank has one and the other two; the last of all is bad."""
+    bad = order(Plan()).global_indices(1)[9:]
+    return Plan(updates=4, faults=dict.fromkeys([*bad.tolist(), *share(Plan(), 2, 0)[:2]], "raises"))
+
+
 def order(plan: Plan) -> GlobalBatches:
     return GlobalBatches(num_samples=plan.size, global_batch=plan.batch, seed=3)
 
@@ -87,10 +94,11 @@ def by_hand(plan: Plan) -> torch.Tensor:
     """The same training without any of this: a plain loop over the good samples of each global batch."""
     torch.manual_seed(1)
     model = torch.nn.Linear(4, 1).double()
-    optimizer = torch.optim.SGD(model.parameters(), lr=plan.learning_rate, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=plan.learning_rate / plan.updates, momentum=0.9)
     batches = order(plan)
-    for position in range(plan.total):
-        good = [index for index in batches.global_indices(position).tolist() if index not in plan.faults]
+    wholes = (batches.global_indices(position) for position in range(plan.total))
+    for part in (part for whole in wholes for part in np.split(whole, plan.updates)):
+        good = [index for index in part.tolist() if index not in plan.faults]
         if not good:
             continue
         rows = torch.stack([row_of(index) for index in good])
