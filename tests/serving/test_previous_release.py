@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
+from failsoft.health.clock import ManualClock
 from failsoft.health.window import Outcome
 from failsoft.serving.messages import Source
 from failsoft.serving.plan import Arm, Colour, Stage
@@ -102,3 +104,26 @@ async def test_while_degraded_the_previous_release_says_why_it_answers() -> None
     counter = Counter(plan(Stage.DEGRADED, share=0.0, stand_in=Colour.GREEN))
     counter.green.answer = good("r0")
     assert (await counter.ask()).degrade_reason == "degraded: as planned"
+
+
+async def test_when_every_model_fails_everybody_is_answered() -> None:
+    """B13: the last limit is passed and nobody is left, except the fallback."""
+    counter = with_previous()
+    counter.blue.answer = counter.green.answer = NoReading(outcome=Outcome.ERROR, why="gone")
+    answers = await asyncio.gather(*(counter.ask(key=f"caller {number}") for number in range(200)))
+    assert {answer.source for answer in answers} == {Source.RULES}
+    assert all(answer.intent and answer.degrade_reason == "gone" for answer in answers)
+
+
+async def test_of_a_crowd_after_the_rest_one_request_tries_the_stand_in_and_its_failure_costs_nobody_else() -> None:
+    """B4: half-open lets the flood through."""
+    counter, clock = Counter(plan(Stage.DEGRADED, share=0.0, stand_in=Colour.GREEN)), ManualClock()
+    counter.answerer = counter.with_clock(clock)
+    counter.green.answer = NoReading(outcome=Outcome.ERROR, why="gone")
+    for _ in range(6):
+        await counter.ask()
+    clock.advance(2.0)
+    counter.green.asked.clear()
+    answers = await asyncio.gather(*(counter.ask(key=f"caller {number}") for number in range(200)))
+    assert len(counter.green.asked) == 1
+    assert {answer.source for answer in answers} == {Source.RULES}

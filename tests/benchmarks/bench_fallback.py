@@ -1,0 +1,103 @@
+"""The whole fallback answer inside a gateway, from a caller's text to the answer, alone and beside two busy neighbours.
+
+It is the answer of the day on which everything else is late, so its tail counts more than its middle.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+
+from failsoft.health.clock import SystemClock
+from failsoft.models.embedded import Sizes, embedded_corpus
+from failsoft.models.gbdt import GbdtIntent
+from failsoft.models.rules import RulesEngine, rules_from_corpus
+from failsoft.serving.config import GatewayConfig
+from failsoft.serving.ladder import FallbackLadder
+from failsoft.serving.plan import Stage
+from failsoft.serving.request import Answerer, Situation
+from failsoft.serving.rungs import GbdtRung, RulesRung
+from failsoft.serving.sanitizer import TextPolicy
+from tests.benchmarks.measuring import Contender, each_call_s, interleave, percentile
+from tests.benchmarks.outcome import Outcome, Row, in_words
+from tests.serving.fakes import Notes, plan
+
+NEIGHBOURS = 2
+FAST, PLAIN = "trees, fast path", "trees, plain call"
+_SPIN = "while True: pass"
+Calls = dict[str, Callable[[], object]]
+
+
+def measure(*, quick: bool) -> Outcome:
+    """p50 and p99 of single calls; the ratio is the plain way of asking LightGBM over the one that the ladder takes."""
+    outcome, calls = Outcome(name="fallback"), _calls()
+    for part, neighbours in (("alone", 0), (f"beside {NEIGHBOURS} busy neighbours", NEIGHBOURS)):
+        with busy(neighbours):
+            for name, call in calls.items():
+                _tail(outcome, part, name, each_call_s(call, 200 if quick else 5000))
+            contenders = [Contender(name=name, run=calls[name], calls=20) for name in (PLAIN, FAST)]
+            timings = interleave(contenders, rounds=5 if quick else 60, control=FAST)
+        outcome.ratios[f"plain_over_fast_trees_{'busy' if neighbours else 'alone'}"] = timings.ratio(PLAIN, FAST)
+    return outcome
+
+
+def _tail(outcome: Outcome, part: str, name: str, each_s: Sequence[float]) -> None:
+    low_s, high_s = percentile(each_s, 0.5), percentile(each_s, 0.99)
+    row = Row(part=part, contender=name, median_s=low_s, low_s=low_s, high_s=high_s, note="p50, and p50 – p99")
+    outcome.rows.append(row)
+    outcome.notes.append(f"{part}, {name}: p50 {in_words(low_s)}, p99 {in_words(high_s)} of {len(each_s)} calls")
+
+
+def _calls() -> Calls:
+    corpus = embedded_corpus(sizes=Sizes(train=2000, validation=200, test=200))
+    trees, rules = GbdtIntent.train(corpus.train), RulesEngine.parse(rules_from_corpus(corpus))
+    ladder = FallbackLadder((GbdtRung(trees), RulesRung(rules)))
+    texts = cycle([utterance.text for utterance in corpus.test])
+    gateway, row_F = (
+        _gateway(ladder),
+        np.zeros((1, trees.config.buckets), dtype=np.float32),
+    )  # made for it: a head start
+    return {
+        "whole answer": lambda: at_once(gateway.answer(next(texts), key="k", request_id="q")),
+        "ladder": lambda: ladder.answer(next(texts), "measured"),
+        FAST: lambda: trees.predict_one(next(texts)),
+        PLAIN: lambda: trees.predict_features(row_F),
+    }
+
+
+def _gateway(ladder: FallbackLadder) -> Answerer:
+    """What answers a request while nobody may ask the model."""
+    now = Situation(
+        plan=plan(Stage.DEGRADED, share=0.0),
+        text_policy=TextPolicy(),
+        subject_policy=TextPolicy(),
+        ladder=ladder,
+    )
+    return Answerer(situation=lambda: now, models={}, journal=Notes(), clock=SystemClock(), config=GatewayConfig())
+
+
+def at_once(work: Coroutine[Any, Any, object]) -> object:
+    """What a coroutine returns that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return done.value
+    raise RuntimeError("the fallback waited for something")
+
+
+@contextmanager
+def busy(neighbours: int) -> Iterator[None]:
+    """So many processes that never rest."""
+    spinning = [subprocess.Popen([sys.executable, "-c", _SPIN]) for _ in range(neighbours)]
+    try:
+        yield
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
