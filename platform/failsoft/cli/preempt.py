@@ -36,19 +36,19 @@ def preempt(
     if not place.run(run).is_dir():
         there = sorted(path.name for path in place.runs.iterdir()) if place.runs.is_dir() else []
         raise ArtifactMissingError(f"there is no run {run!r} in {place.runs}; there: {', '.join(there) or 'none'}")
-    since_s = clock.wall_s()
+    before = len(read_ledger(place.ledger).events)  # by order, not by time: workers' machines have clocks of their own
     drop_notice(place.run(run), why)
-    if wait and not _left(place, run, since_s, clock, wait):
+    if wait and not _left(place, run, before, clock, wait):
         raise PreemptedError(f"run {run!r} was told, and has not left after {wait:g} s; see: failsoft runs {run}")
     console.print(f"run {run} {'has left' if wait else 'is told'}; its own command takes it up again")
 
 
-def _left(place: Home, run: str, since_s: float, clock: Clock, wait_s: float) -> bool:
+def _left(place: Home, run: str, before: int, clock: Clock, wait_s: float) -> bool:
     until_s = clock.monotonic_s() + wait_s
     while clock.monotonic_s() < until_s:
-        events = reversed(read_ledger(place.ledger).events)
-        mine = (event for event in events if event.side is Side.TRAINING and event.subject == run)
-        if any(event.at_s >= since_s and event.kind in _LAST_WORDS for event in mine):
+        news = read_ledger(place.ledger).events[before:]
+        mine = (event for event in news if event.side is Side.TRAINING and event.subject == run)
+        if any(event.kind in _LAST_WORDS for event in mine):
             return True
         clock.sleep_s(_LOOK_S)
     return False
