@@ -191,3 +191,10 @@ async def test_texts_beyond_the_arms_own_bound_are_shed_without_a_call() -> None
     assert [reading.outcome for reading in readings] == [Outcome.GOOD, Outcome.GOOD, Outcome.SHED, Outcome.SHED]
     assert "queue is full" in readings[3].why
     assert (handle.calls, arm.held) == ([["a", "b"]], 0)
+
+
+@pytest.mark.parametrize("garbage", ["an answer", 7, {"scores": None}])
+async def test_a_reply_that_is_none_is_an_error_of_the_model_and_never_of_the_caller(garbage: object) -> None:
+    reading = await ask(cast("ModelReply", garbage))
+    assert reading.outcome is Outcome.ERROR
+    assert "can't be read" in reading.why

@@ -84,6 +84,9 @@ class HandleArm:
             if len(texts) > 1 and _raised_over_a_text(error):
                 return [(await self._ask_all([text]))[0] for text in texts]
             return [NoReading(outcome=Outcome.ERROR, why=f"the model failed: {last_line(error)}")] * len(texts)
+        except Exception as error:  # noqa: BLE001 -- another process's reply may be anything; its callers get the fallback
+            why = f"the model's reply can't be read: {last_line(error)}"
+            return [NoReading(outcome=Outcome.ERROR, why=why)] * len(texts)
 
     async def _call(self, texts: Sequence[str]) -> ModelReply:
         response = self._handle.predict.remote(texts)
