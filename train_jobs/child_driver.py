@@ -92,6 +92,8 @@ class ChildDriver:
                 self._refuse_lost_head()
                 return
             except NoRayError as error:
+                if not is_submitted(os.environ):  # its own Ray came up by half; the rest goes with the child
+                    self._drop()
                 self._wait_for_ray(error, since_s, first=not waited)
                 waited = True
 
@@ -133,9 +135,13 @@ class ChildDriver:
         if self.rooms() is not None:
             child.knew = True
         elif child.knew:
-            child.end(kindly=False)
-            self._child = None
+            self._drop()
             raise NoRayError("Ray's head does not say any more what its cluster has")
+
+    def _drop(self) -> None:
+        if self._child is not None:
+            self._child.end(kindly=False)
+        self._child = None
 
     def _wait_for_ray(self, error: NoRayError, since_s: float, *, first: bool) -> None:
         patience_s = self._config.ray_patience_s

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 
@@ -33,13 +34,22 @@ def answer(kind: str, order: dict[str, Any], config: dict[str, Any], looks: int)
         return {"value": [room]}
     if order["do"] == "start" and kind == "refusing":
         return {"error": "CorpusError", "says": f"the data of {config['run']} can't be read"}
-    if order["do"] == "start" and kind == "no-ray":
+    if order["do"] == "start" and (kind == "no-ray" or (kind.startswith("late-ray ") and is_first(kind.split()[1]))):
         return {"error": "NoRayError", "says": "no Ray here"}
     if order["do"] == "attempt" and kind == "dying":
         os.kill(os.getpid(), signal.SIGKILL)
     if order["do"] == "attempt":
         return {"value": f"{order['workers']} without {order['excluded']} in {os.getpid()}"}
     return {"value": None}
+
+
+def is_first(mark: str) -> bool:
+    """Of all processes that ask."""
+    try:
+        Path(mark).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -104,12 +104,26 @@ def test_an_error_of_the_driver_is_raised_as_what_it_was(tmp_path: Path) -> None
         driver.start()
 
 
-def test_a_ray_that_is_away_is_waited_for_with_a_limit_and_in_words(tmp_path: Path) -> None:
+def test_a_ray_that_is_away_is_waited_for_with_a_limit_and_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
     clock = ManualClock()
     with child(tmp_path, "no-ray", clock) as driver, pytest.raises(NoRayError, match="then the same command"):
         driver.start()
     assert 600.0 <= clock.monotonic_s() < 610.0
     assert told(tmp_path, "ray_awaited") == ["waits up to 600 s for a Ray to connect to: no Ray here"]
+
+
+def test_a_private_ray_that_does_not_come_up_in_time_is_tried_again_by_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with child(tmp_path, f"late-ray {tmp_path / 'tried'}") as driver:
+        driver.start()
+        assert driver.attempt(1, frozenset()) is not None
+    assert len(told(tmp_path, "driver_started")) == 2
+    assert len(told(tmp_path, "ray_awaited")) == 1
 
 
 def test_a_driver_whose_head_is_gone_is_replaced_by_one_that_connects_anew(tmp_path: Path) -> None:
