@@ -93,7 +93,8 @@ class StepGuard:
         self.norm_watch = None if self.policy.norm_spikes is None else SpikeWatch(self.policy.norm_spikes)
         self._watching = self.loss_watch is not None or self.norm_watch is not None
         self._norm = torch.tensor(math.nan)
-        self._mean_norm = math.nan
+        self.mean_norm = math.nan
+        """Over the ranks, of the step that was examined last."""
 
     def step(
         self,
@@ -164,7 +165,7 @@ class StepGuard:
         """
         self._norm = norm = self.gradients.total_norm()
         reading = self._read(loss, norm)
-        self._mean_norm = reading.mean_norm
+        self.mean_norm = reading.mean_norm
         refusal = judge(reading, self.limits if self._watching else _NO_LIMITS)
         ids = plain_ids(sample_ids)
         if refusal is None:
@@ -187,7 +188,7 @@ class StepGuard:
         if self._scaler is not None:
             close_round(self._scaler)  # `unscale_` recorded its finding, so growth goes on as torch does it
         if moves_on:
-            self.moved_on(outcome.mean_loss, self._mean_norm)
+            self.moved_on(outcome.mean_loss, self.mean_norm)
 
     def moved_on(self, mean_loss: float, mean_norm: float) -> None:
         """What follows an update that happened, whoever carried it out: scheduler, EMA, relief, usual levels.

@@ -109,7 +109,9 @@ def test_shares_add_up_to_one_and_are_as_the_weights(weights: list[float], size:
 def test_the_weights_of_ranks_make_their_mean_the_mean_over_samples(world: int, count: int) -> None:
     whole, values = samples(count), np.random.default_rng(count).normal(size=count)
     parts = [whole[rank::world] for rank in range(world)]
-    mean = sum(rank_weight(part, whole, world, len) * (values[part].mean() if len(part) else 0.0) for part in parts)
+    weights = [rank_weight(part, whole, world, len) or 0.0 for part in parts]
+    means = [values[part].mean() if len(part) else 0.0 for part in parts]
+    mean = math.fsum(weight * own for weight, own in zip(weights, means, strict=True))
     assert math.isclose(mean / world, values.mean(), rel_tol=1e-9, abs_tol=1e-12)
 
 

@@ -116,6 +116,43 @@ def test_a_part_that_never_fits_is_given_up_and_the_letter_says_what_was_applied
     assert task.seen == Counter(range(4))
 
 
+@pytest.mark.parametrize("ill", [0, 4])
+def test_a_batch_of_which_a_part_is_refused_moves_no_schedule_whichever_part_it_is(ill: int) -> None:
+    task = Plain()
+    net = net_of(task, MemoryPolicy(rungs=(Rung.SMALLER_UPDATES,)))
+    net.ladder.ran_out("no memory")
+    outcome = net.step(
+        Batch(position=1, whole=WHOLE, loss=lambda part: task.loss(part) * (float("nan") if ill in part else 1.0))
+    )
+    assert outcome.why == "1 of 2 parts of the batch were applied"
+    assert net.guard.optimizer.param_groups[0]["lr"] == 0.1
+
+
+def test_a_last_part_in_which_nothing_counts_keeps_no_schedule_back() -> None:
+    class Weighing(Plain):
+        def weight(self, indices: Indices) -> float:
+            return float((indices < 4).sum())
+
+    task = Weighing()
+    net = net_of(task, MemoryPolicy(rungs=(Rung.SMALLER_UPDATES,)))
+    net.ladder.ran_out("no memory")
+    assert net.step(Batch(position=1, whole=WHOLE, loss=task.loss)).applied
+    assert net.guard.optimizer.param_groups[0]["lr"] == 0.05
+
+
+def test_an_update_that_breaks_off_goes_up_and_leaves_word_for_the_next_attempt(tmp_path: Path) -> None:
+    task = Plain()
+    net = net_of(task, MemoryPolicy(), run_folder=tmp_path)
+
+    def no_room(*_given: object) -> None:
+        raise torch.OutOfMemoryError("tried to allocate 1 GiB")
+
+    net.guard.optimizer.register_step_pre_hook(no_room)
+    with pytest.raises(torch.OutOfMemoryError):
+        net.step(Batch(position=1, whole=WHOLE, loss=task.loss))
+    assert "in the middle of an update" in take_note(tmp_path)
+
+
 def test_a_task_that_shrinks_is_told_how_far_and_what_it_distorts_is_recorded() -> None:
     events: list[dict[str, Any]] = []
     task = Plain()
@@ -191,5 +228,8 @@ def test_the_word_of_the_attempt_before_is_taken_once_and_begins_a_notch_lower(t
     net = net_of(Plain(), MemoryPolicy(), run_folder=tmp_path)
     assert net.ladder.notch.rung is Rung.CACHES
     assert net_of(Plain(), MemoryPolicy(), run_folder=tmp_path).ladder.notch.rung is Rung.FULL_SIZE
+    assert leave_note(tmp_path, "rank 1 ran out of memory (SyncBatchNorm)")
+    gives_up = MemoryPolicy(rungs=(Rung.BATCH_GIVEN_UP,))  # what only a batch that failed is given up by
+    assert net_of(Plain(), gives_up, run_folder=tmp_path).ladder.notch.rung is Rung.FULL_SIZE
     (tmp_path / "memory_note.json").write_text("torn")
     assert take_note(tmp_path) == "memory ran out in the attempt before"

@@ -85,6 +85,11 @@ class MemoryLadder:
         """Whether nothing is left to try."""
         return self._index + 1 >= len(self.notches)
 
+    @property
+    def only_giving_up_is_left(self) -> bool:
+        """Whether no notch below relieves anything; a batch is given up when it failed, not before."""
+        return all(notch.rung is Rung.BATCH_GIVEN_UP for notch in self.notches[self._index + 1 :])
+
     def ran_out(self, why: str) -> Notch:
         """Memory ran out; one notch down.
 

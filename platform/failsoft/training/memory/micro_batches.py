@@ -103,10 +103,18 @@ def shares_of(pieces: Sequence[Indices], weigh: Weigh) -> list[float]:
     return [weight / total for weight in weights]
 
 
-def rank_weight(mine: Indices, whole: Indices, world: int, weigh: Weigh) -> float:
-    """What makes the mean over ranks (DDP's) the mean over the whole batch; 1.0 where all ranks weigh the same."""
+def that_count(pieces: Sequence[Indices], shares: Sequence[float]) -> list[tuple[Indices, float]]:
+    """Pieces with a share; the mean over no token at all is NaN, and NaN times a share of 0 is NaN, too."""
+    return [(piece, share) for piece, share in zip(pieces, shares, strict=True) if share > 0.0]
+
+
+def rank_weight(mine: Indices, whole: Indices, world: int, weigh: Weigh) -> float | None:
+    """What makes the mean over ranks (DDP's) the mean over the whole batch; 1.0 where all ranks weigh the same.
+
+    None where nothing of the batch counts.
+    """
     total = _checked(weigh(whole))
-    return _checked(weigh(mine)) * world / total if total > 0.0 else 0.0
+    return _checked(weigh(mine)) * world / total if total > 0.0 else None
 
 
 def distortions(model: nn.Module) -> list[str]:

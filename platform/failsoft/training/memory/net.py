@@ -41,11 +41,12 @@ from failsoft.training.memory.micro_batches import (
     piece_size,
     rank_weight,
     shares_of,
+    that_count,
     weigher,
 )
 from failsoft.training.memory.note import leave_note, take_note
 from failsoft.training.memory.offload import StateOffload
-from failsoft.training.memory.oom import Trouble, free_caches
+from failsoft.training.memory.oom import CAN_BE, Trouble, free_caches, trouble_of
 from failsoft.training.memory.pressure import PressureGauge, host_limit, pressed
 from failsoft.training.memory.rungs import LOSSLESS, Means, MemoryPolicy, Rung, notches
 from failsoft.training.memory.story import LadderStory
@@ -107,7 +108,7 @@ class MemoryNet:
         ranks, folder = self.guard.ranks, self.run_folder
         word = take_note(folder) if folder is not None and ranks.rank == 0 else ""
         word = from_rank_zero(ranks, word) if folder is not None else ""
-        if word and not self.ladder.at_the_end:
+        if word and not self.ladder.only_giving_up_is_left:
             self.ladder.ran_out(word)
         self._story.begins(self.ladder)
 
@@ -115,14 +116,15 @@ class MemoryNet:
         """One batch, done in one way or another.
 
         Raises:
-            torch.OutOfMemoryError: nothing is left to try, and the policy gives no batch up.
+            torch.OutOfMemoryError: nothing is left to try, and the policy gives no batch up; or it was in the middle
+                of the optimizer's update, which can't be taken back: go on from a checkpoint.
             Exception: whatever else the passes raise, after everything is back as it was.
         """
         self._position = batch.position
         if not batch.position % self.policy.look_every_batches:
             self._look()
         if self._updates == 1:
-            result = self._update(batch, batch.whole, last=True)
+            result = self._update(batch, batch.whole)
             if not isinstance(result, Trouble):
                 if result.refusal is None:
                     self.ladder.applied()
@@ -136,7 +138,7 @@ class MemoryNet:
         todo, done = batch.whole, list[StepOutcome]()
         while len(todo):
             part = self._part(batch, todo)
-            result = self._update(batch, part, last=len(part) == len(todo))
+            result = self._update(batch, part)
             if isinstance(result, Trouble):
                 if self._down(result):
                     continue
@@ -145,6 +147,8 @@ class MemoryNet:
             todo = todo[len(part) :]
         outcome = done[0] if len(done) == 1 else combined(done, self._mine(batch, batch.whole).tolist())
         if outcome.refusal is None:
+            if len(done) > 1:  # only now is it known that the batch counts as applied
+                self.guard.moved_on(outcome.mean_loss, self.guard.mean_norm)
             self.ladder.applied()
         return outcome
 
@@ -168,20 +172,31 @@ class MemoryNet:
             return agreed_weight(self.guard.ranks, self._weigh(mine))
         return rank_weight(mine, part, self.guard.ranks.world, self._weigh)
 
-    def _update(self, batch: Batch, part: Indices, *, last: bool) -> StepOutcome | Trouble:
+    def _update(self, batch: Batch, part: Indices) -> StepOutcome | Trouble:
         mine, whole = self._mine(batch, part), len(part) == len(batch.whole)
         weight = batch.weight if whole and batch.weight is not None else self.weight_of(mine, part)
         if weight is None:
             return nothing_real(batch, mine, self.guard.ranks.rank)
-        compute, shares = self._computes(batch, mine if len(mine) else part[:1], weight)
+        counts = len(mine) and (weight > 0.0 or self._loads)
+        compute, shares = self._computes(batch, mine if counts else self._stand_in(part), weight)
         result = self._attempt(compute, shares, mine.tolist(), batch.position)
         if isinstance(result, Trouble):
             return result
         if result.refusal is None:
-            self.guard.apply(result, portion=len(part) / len(batch.whole), moves_on=last)
+            self._apply(result, len(part) / len(batch.whole))
         else:
             self.guard.refuse(result)
         return result
+
+    def _apply(self, result: StepOutcome, portion: float) -> None:
+        """An update that breaks off can't be taken back, so its error goes up; the restarted run begins lower."""
+        try:
+            self.guard.apply(result, portion=portion, moves_on=portion == 1.0)
+        except CAN_BE as error:
+            trouble = trouble_of(error, rank=self.guard.ranks.rank)
+            if trouble is not None:
+                self._leave_word(trouble, "in the middle of an update")
+            raise
 
     def _mine(self, batch: Batch, part: Indices) -> Indices:
         ranks = self.guard.ranks
@@ -190,15 +205,24 @@ class MemoryNet:
     def _computes(
         self, batch: Batch, samples: Indices, weight: float
     ) -> tuple[Compute | Sequence[Compute], list[float] | None]:
-        """The passes of one update. A rank without a share goes through the motions with one sample of weight 0."""
+        """The passes of one update. A rank without a share goes through the motions with a sample of weight 0."""
         size = piece_size(self.means.largest_share, self.ladder.setting.micro_batches)
         if size >= len(samples):
             return (lambda: batch.loss(samples) * weight), None
         pieces = cut(samples, size, least=self.means.least_piece)
         if batch.partial_loss is None:
-            return [_one(batch.loss, piece, weight) for piece in pieces], shares_of(pieces, self._weigh)
+            counted = that_count(pieces, shares_of(pieces, self._weigh))
+            return [_one(batch.loss, piece, weight) for piece, _share in counted], [share for _piece, share in counted]
         among, count = partial(batch.partial_loss, whole=samples), len(pieces)
         return [_one(among, piece, weight * count) for piece in pieces], [1.0 / count] * count
+
+    def _stand_in(self, part: Indices) -> Indices:
+        """For a rank without a sample that counts: one that does; of none the mean is NaN, also at weight 0."""
+        if self._loads:
+            return part[:1]  # it is the one that was loaded for that
+        counts = next((at for at in range(len(part)) if self._weigh(part[at : at + 1]) > 0.0), 0)
+        first = max(0, min(counts, len(part) - self.means.least_piece))
+        return part[first : first + self.means.least_piece]
 
     def _down(self, trouble: Trouble) -> bool:
         """One notch; False when what is left is to give the batch up."""
@@ -249,9 +273,9 @@ class MemoryNet:
             self.gauge.settle()
         self._story.moved(step, position=self._position)
 
-    def _leave_word(self, trouble: Trouble) -> None:
+    def _leave_word(self, trouble: Trouble, why: str | None = None) -> None:
         if self.run_folder is not None:
-            leave_note(self.run_folder, f"{trouble.in_words()} ({self._attempt.unshared})")
+            leave_note(self.run_folder, f"{trouble.in_words()} ({why or self._attempt.unshared})")
 
 
 def _untold(kind: str, why: str, **data: object) -> None:
