@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ NUMPY = "Unable to allocate 7.45 GiB for an array with shape (1000000000,) and d
         (RuntimeError(WINDOWS), 32768),
         (MemoryError(NUMPY), None),
         (MemoryError(), None),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), None),
         (RuntimeError("CUDA error: out of memory"), None),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), None),
         (RuntimeError("MPS backend out of memory (MPS allocated: 1 GB). Tried to allocate 20.00 MB"), 20 * 2**20),
@@ -47,6 +49,7 @@ def test_running_out_of_memory_is_known_by_all_its_names(error: Exception, asked
         RuntimeError("[../gloo/transport/tcp/pair.cc:553] Connection closed by peer"),
         ValueError("out of memory"),
         KeyError("memory"),
+        OSError(errno.ENOSPC, "No space left on device"),
     ],
 )
 def test_other_errors_are_not_about_memory(error: Exception) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
 import re
 import sys
@@ -21,8 +22,9 @@ _SIGNS = re.compile(
 _ASKED = re.compile(r"(?:tried|trying) to allocate ([\d.]+) ?(bytes|[KMGT]i?B)", re.IGNORECASE)
 _UNITS = {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _MAX_SAID = 300
-CAN_BE = (MemoryError, RuntimeError)
-"""Errors that :func:`trouble_of` is worth asking about; ``torch.OutOfMemoryError`` is one of the second."""
+CAN_BE = (MemoryError, RuntimeError, OSError)
+"""Errors that :func:`trouble_of` is worth asking about; ``torch.OutOfMemoryError`` is one of the second, and the
+system's own refusal (of a mapping, a fork) one of the third."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +48,10 @@ class Trouble:
 def trouble_of(error: BaseException, *, rank: int = 0) -> Trouble | None:
     """What an error says of memory; None when it is about something else."""
     words = " ".join(str(error).split())
-    if not isinstance(error, MemoryError | torch.OutOfMemoryError) and not (
-        isinstance(error, RuntimeError) and _SIGNS.search(words)
+    if not (
+        isinstance(error, MemoryError | torch.OutOfMemoryError)
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or (isinstance(error, RuntimeError) and _SIGNS.search(words))
     ):
         return None
     said = words[:_MAX_SAID] or type(error).__name__
