@@ -22,7 +22,6 @@ from torch.nn.parallel import DistributedDataParallel
 from failsoft.artifacts.store import ArtifactStore
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.clock import SystemClock
-from failsoft.health.faults import Fault, FaultKind, FaultMoment, FaultPlan
 from failsoft.health.ledger import Ledger, Side
 from failsoft.health.monitor import HealthPolicy
 from failsoft.training.batches import GlobalBatches
@@ -52,68 +51,9 @@ from failsoft.training.ranks import Ranks, ranks_here
 from failsoft.training.state import TrainingState
 from tests.drills.soak_data import GLOBAL_BATCH, Nonsense, Texts, decoded
 from tests.drills.soak_plain import judged, model_of
+from tests.drills.soak_plan import SoakPlan
 
 BRIEF = BackoffPolicy(first_s=1.0, factor=3.0, cap_s=60.0, jitter_fraction=0.0)
-OUTAGE = 0.006
-"""Of the run, each."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SoakPlan:
-    """One run. Where its troubles lie is said in shares of its length, so that a short one meets them all, too."""
-
-    name: str
-    seed: int
-    total: int
-    troubled: bool = False
-    workers: int = 0
-    """Processes that load, of each rank."""
-    remedy: bool = False
-    """Others take over part of the straggler's samples."""
-    window: int = 50
-    climb_after: int = 100
-    slow_s: float = 0.01
-    """That the straggler takes longer over each sample."""
-
-    def at(self, share: float) -> int:
-        """A position."""
-        return round(share * self.total)
-
-    @property
-    def outages(self) -> tuple[range, ...]:
-        """The remote does not answer, and most of the cache is gone when that begins."""
-        starts = (self.at(0.42), self.at(0.8)) if self.troubled else ()
-        return tuple(range(start, start + self.at(OUTAGE)) for start in starts)
-
-    @property
-    def straggles(self) -> range:
-        """Rank 1 takes longer over each of its samples."""
-        return range(self.at(0.2), self.at(0.25))
-
-    @property
-    def faults(self) -> FaultPlan:
-        """One straggler, and rank 1 out of memory three times; the third time before it has climbed back."""
-        if not self.troubled:
-            return FaultPlan()
-        slow = Fault(
-            kind=FaultKind.SLOW_RANK,
-            position=self.straggles.start,
-            last=self.straggles.stop - 1,
-            rank=1,
-            sample_s=self.slow_s,
-        )
-        return FaultPlan(
-            faults=(
-                slow,
-                _short(self.at(0.1), FaultMoment.FORWARD, above=4),
-                _short(self.outages[0].start + 2, FaultMoment.BACKWARD, above=4),
-                _short(self.outages[0].start + 2 + self.climb_after // 2, FaultMoment.BACKWARD, above=2),
-            )
-        )
-
-
-def _short(position: int, when: FaultMoment, *, above: int) -> Fault:
-    return Fault(kind=FaultKind.OUT_OF_MEMORY, position=position, rank=1, when=when, above_samples=above)
 
 
 @dataclass(frozen=True)
