@@ -21,7 +21,8 @@ class SoakPlan:
     workers: int = 0
     """Processes that load, of each rank."""
     remedy: bool = False
-    """Others take over part of the straggler's samples."""
+    """Others take over part of the straggler's samples; each sample takes a millisecond then, so that it is samples and
+    not the fixed cost of a step that take the time."""
     window: int = 50
     climb_after: int = 100
     slow_s: float = 0.01
@@ -56,12 +57,16 @@ class SoakPlan:
         )
         return FaultPlan(
             faults=(
+                *(self._even(rank) for rank in range(2 if self.remedy else 0)),
                 slow,
                 _short(self.at(0.1), FaultMoment.FORWARD, above=4),
                 _short(self.outages[0].start + 2, FaultMoment.BACKWARD, above=4),
                 _short(self.outages[0].start + 2 + self.climb_after // 2, FaultMoment.BACKWARD, above=2),
             )
         )
+
+    def _even(self, rank: int) -> Fault:
+        return Fault(kind=FaultKind.SLOW_RANK, position=0, last=self.total - 1, rank=rank, sample_s=0.001)
 
 
 def _short(position: int, when: FaultMoment, *, above: int) -> Fault:

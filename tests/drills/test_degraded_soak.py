@@ -37,7 +37,7 @@ T_975_OF_5 = 2.571
 """Student's t at 0.975 with five degrees of freedom."""
 CLEAN = SoakPlan(name="clean", seed=SEEDS[0], total=STEPS, workers=1)
 TROUBLED = SoakPlan(name="troubled", seed=SEEDS[0], total=STEPS, workers=1, troubled=True)
-REMEDIED = SoakPlan(name="remedied", seed=SEEDS[0], total=2_000, workers=1, troubled=True, remedy=True, window=10)
+REMEDIED = SoakPlan(name="remedied", seed=SEEDS[0], total=4_000, workers=1, troubled=True, remedy=True, window=20)
 
 
 @pytest.fixture(scope="module")

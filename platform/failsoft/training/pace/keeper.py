@@ -153,7 +153,7 @@ class PaceKeeper:
         share, host, window = self.decision.shares[rank], self._hosts[rank], self._policy.window
         factor = self._standings[rank].factor
         took_s = math.nan if own is None else math.exp(own.log_median)
-        excess_s = took_s * (1.0 - 1.0 / factor)
+        excess_s = max(took_s * (1.0 - 1.0 / factor), 0.0)
         lighter = share < division.FULL
         takes = "would at a full share take at most" if light else "takes"
         return Degradation(
