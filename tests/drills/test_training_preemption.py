@@ -9,7 +9,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,28 +120,35 @@ def test_a_signal_to_the_whole_group_saves_although_it_reaches_the_workers_of_th
     assert final_digest(folder) == final_digest(tmp_path / "undisturbed")
 
 
-def job(home: Path) -> subprocess.Popen[str]:
+@contextmanager
+def job(home: Path) -> Iterator[subprocess.Popen[str]]:
+    """For the time of the block, also when that fails; its driver ends with it."""
     command = [sys.executable, "-m", "train_jobs.intent_ner", "--home", str(home), "--run", "told", "--preset", "demo"]
     command += ["--max-batches", "80", "--workers", "1", "--no-publish"]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    output: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, **output) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.drill
 def test_sigterm_to_the_driver_is_passed_on_saved_and_answered_with_143_and_the_same_command_goes_on(
     tmp_path: Path,
 ) -> None:
-    first = job(tmp_path)
-    await_event(tmp_path, "run_started")
-    at_s = time.monotonic()
-    first.send_signal(signal.SIGTERM)
-    said, _ = first.communicate(timeout=PATIENCE_S)
-    assert first.returncode == EXIT_PREEMPTED, said
-    assert time.monotonic() - at_s < 30.0
+    with job(tmp_path) as first:
+        await_event(tmp_path, "run_started")
+        at_s = time.monotonic()
+        first.send_signal(signal.SIGTERM)
+        said, _ = first.communicate(timeout=PATIENCE_S)
+        assert first.returncode == EXIT_PREEMPTED, said
+        assert time.monotonic() - at_s < 30.0
     (left,) = told(tmp_path, "preempted")
     assert left.data["saved"] is True
-    again = job(tmp_path)
-    said, _ = again.communicate(timeout=PATIENCE_S)
-    assert again.returncode == 0, said
+    with job(tmp_path) as again:
+        said, _ = again.communicate(timeout=PATIENCE_S)
+        assert again.returncode == 0, said
     began = told(tmp_path, "run_started")
     assert [event.data["position"] for event in began] == [0, left.data["position"]]
     assert [event.data["repeated_batches"] for event in began] == [0, 0]
