@@ -271,3 +271,19 @@ def test_any_number_of_kills_and_resizes_loses_nothing_and_repeats_nothing(
     per_epoch = Counter(place // PER_EPOCH for place in refuse for _ in BATCHES.global_indices(place))
     assert [epoch.counts[Fate.DEAD] for epoch in found.epochs] == [per_epoch[epoch] for epoch in range(4)]
     assert all(epoch.counts[Fate.ONCE] + epoch.counts[Fate.DEAD] == 22 for epoch in found.epochs)
+
+
+def test_when_a_checkpoint_is_written_the_record_of_all_batches_before_it_is_durable_in_each_of_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    durable: dict[str, int] = {}
+
+    def sync(handle: int) -> None:
+        durable[Path(os.readlink(f"/proc/self/fd/{handle}")).name] = os.fstat(handle).st_size
+
+    monkeypatch.setattr(os, "fsync", sync)
+    group = Group(tmp_path, 0, policy=ConsumedPolicy(block_positions=3)).work(8)
+    group.ranks[0].saved(8)
+    files = {path.name: path.stat().st_size for path in tmp_path.rglob("rank-*.bin")}
+    assert len(files) == 3
+    assert {name: size for name, size in durable.items() if name in files} == files

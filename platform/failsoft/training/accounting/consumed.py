@@ -148,6 +148,8 @@ class ConsumedRecord:
             raise OSError(f"{self._folder} took only a part of a record")
 
     def _turn_over(self, block: int) -> None:
+        if self._handle >= 0:
+            os.fsync(self._handle)  # the next checkpoint makes only the file that is open then durable
         self.close()
         first = block * self._policy.block_positions
         name = self._name(first, self._policy.block_positions)
