@@ -148,7 +148,7 @@ class Soak:
         reader = UnsteadyReader(FsspecReader(url=f"file://{self.layout.folder}"), down_file(self.folder))
         brief = BackoffPolicy(first_s=0.002, factor=2.0, cap_s=0.01)
         remote = RemoteSource(reader, self.layout, policy=RemotePolicy(tries=2, wait=brief))
-        rest = QuarantinePolicy(rest=BackoffPolicy(first_s=0.05, factor=2.0, cap_s=0.2))
+        rest = QuarantinePolicy(rest=BackoffPolicy(first_s=0.02, factor=2.0, cap_s=0.05))
         source = TieredSource(
             tiers=(LocalCache(self.folder / "cache", CachePolicy(max_bytes=10_000_000)), remote),
             synthesis=Nonsense(),
