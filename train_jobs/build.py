@@ -38,7 +38,7 @@ def build_loop(config: JobConfig, ranks: Ranks, deliver: Deliver) -> TrainLoop:
     device = torch.device("cuda" if config.gpu else "cpu")
     breaker = Breaker(BreakerPolicy())
     state = _state(config, workload, device, breaker)
-    desk = _desk(config)
+    desk = desk_of(config)
     store = Home.find(config.home).checkpoints(config.run, SystemClock())
     shared = _shared(state, ranks)
     batches = GlobalBatches(num_samples=len(workload.train), global_batch=workload.recipe.batch_size, seed=config.seed)
@@ -46,7 +46,7 @@ def build_loop(config: JobConfig, ranks: Ranks, deliver: Deliver) -> TrainLoop:
         state=state,
         task=IntentNerTask(shared, workload, device),
         batches=batches,
-        plan=_plan(config, workload),
+        plan=plan_of(config, workload.total_batches),
         guard=_guard(shared, state, workload, ranks, config),
         breaker=breaker,
         checkpoints=Checkpoints(
@@ -56,14 +56,15 @@ def build_loop(config: JobConfig, ranks: Ranks, deliver: Deliver) -> TrainLoop:
             ledger=desk.ledger,
             deliver=deliver,
             writer=writer_behind(store, desk.clock, rules=config.keeping()),
-            mirror=_mirror(config, store),
+            mirror=mirror_of(config, store),
         ),
         desk=desk,
         validation=validator_of(config, workload, state, ranks, desk, batches_per_epoch=batches.batches_per_epoch),
     )
 
 
-def _mirror(config: JobConfig, store: ArtifactStore) -> Mirror | None:
+def mirror_of(config: JobConfig, store: ArtifactStore) -> Mirror | None:
+    """Copies checkpoints to the remote store, where one is asked for."""
     if config.remote is None:
         return None
     return mirror_behind(
@@ -114,9 +115,10 @@ def _guard(
     )
 
 
-def _plan(config: JobConfig, workload: Workload) -> LoopPlan:
+def plan_of(config: JobConfig, total_batches: int) -> LoopPlan:
+    """How long, and how often what."""
     return LoopPlan(
-        total_batches=workload.total_batches,
+        total_batches=total_batches,
         seed=config.seed,
         snapshot_every_steps=config.snapshot_every_steps,
         snapshots=_snapshots(config),
@@ -137,7 +139,8 @@ def _snapshots(config: JobConfig) -> SnapshotPolicy:
     return policy if config.snapshots_outlive else replace(policy, host_folder=None)
 
 
-def _desk(config: JobConfig) -> Desk:
+def desk_of(config: JobConfig) -> Desk:
+    """Where the run writes."""
     home, clock = Home.find(config.home), SystemClock()
     ledger = Ledger(home.ledger, clock, side=Side.TRAINING, subject=config.run)
     return Desk(

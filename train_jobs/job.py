@@ -35,7 +35,7 @@ from train_jobs.result import JobResult
 from train_jobs.supervised import carry_through
 from train_jobs.workload import Workload, prepare
 
-__all__ = ["HereDriver", "JobResult", "run_job", "weights_digest"]
+__all__ = ["HereDriver", "JobResult", "run_job", "settings_of", "weights_digest"]
 
 
 def run_job(config: JobConfig) -> JobResult:
@@ -77,7 +77,11 @@ class HereDriver:
     def excluded(self) -> frozenset[str]:
         """Nodes that a preflight finds unfit, now or lately; nobody when none is wanted."""
         policy, faults = self._config.preflight, self._config.node_faults
-        return frozenset() if policy is None else preflight(self._settings(), policy=policy, faults=faults).excluded
+        return (
+            frozenset()
+            if policy is None
+            else preflight(settings_of(self._config), policy=policy, faults=faults).excluded
+        )
 
     def rooms(self) -> tuple[NodeRoom, ...] | None:
         """As Ray and the nodes say."""
@@ -85,21 +89,8 @@ class HereDriver:
 
     def attempt(self, workers: int, excluded: frozenset[str]) -> str | None:
         """One attempt of Ray Train."""
-        settings = replace(self._settings(), workers=workers, excluded=excluded)
+        settings = replace(settings_of(self._config), workers=workers, excluded=excluded)
         return run_attempt(build_loop, self._config, settings)
-
-    def _settings(self) -> RaySettings:
-        config = self._config
-        return RaySettings(
-            folder=self._home.run(config.run),
-            ledger=self._home.ledger,
-            threads_per_worker=config.threads_per_worker,
-            gpu=config.gpu,
-            fabric=config.fabric,
-            watch=config.watch,
-            notice=config.notice,
-            spares=config.spares,
-        )
 
     def finish(self) -> JobResult:
         """Evaluate and publish."""
@@ -136,6 +127,21 @@ class HereDriver:
             self._progress.turn(Phase.PREPARING)
             self._made = prepare(self._config)
         return self._made
+
+
+def settings_of(config: JobConfig) -> RaySettings:
+    """How the job sits on Ray; its ``home`` is absolute."""
+    home = Home.find(config.home)
+    return RaySettings(
+        folder=home.run(config.run),
+        ledger=home.ledger,
+        threads_per_worker=config.threads_per_worker,
+        gpu=config.gpu,
+        fabric=config.fabric,
+        watch=config.watch,
+        notice=config.notice,
+        spares=config.spares,
+    )
 
 
 def weights_digest(checkpoint: Artifact) -> str:
