@@ -4,27 +4,35 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from failsoft.health.faults import Fault, FaultKind, FaultPlan, burst
 from failsoft.health.ledger import read_ledger
 from failsoft.training.letters.deadletters import read_dead_letters
+from failsoft.training.snapshots.host_memory import HOST_MEMORY_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 240
 """Starting Python with torch takes seconds, and a minute on a machine that is busy with other things."""
 
 
-def start(folder: Path, rank: int, faults: FaultPlan, total: int = 24) -> subprocess.Popen[str]:
+def start(
+    folder: Path, rank: int, faults: FaultPlan, total: int = 24, *, host: Path | None = None
+) -> subprocess.Popen[str]:
+    """With ``host``, that is the memory of the host that the rank is on."""
     folder.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "tests.training.two_ranks", str(rank), str(folder), faults.to_json(), str(total)]
     environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    environment |= {} if host is None else {HOST_MEMORY_VARIABLE: str(host)}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
 
 
-def run_two(folder: Path, *faults: Fault, total: int = 24) -> list[dict[str, Any]]:
-    ranks = [start(folder, rank, FaultPlan(faults=faults), total) for rank in range(2)]
+def run_two(
+    folder: Path, *faults: Fault, total: int = 24, hosts: Sequence[Path | None] = (None, None)
+) -> list[dict[str, Any]]:
+    ranks = [start(folder, rank, FaultPlan(faults=faults), total, host=hosts[rank]) for rank in range(2)]
     try:
         return [json.loads(rank.communicate(timeout=PATIENCE_S)[0]) for rank in ranks]
     finally:
@@ -67,6 +75,21 @@ def test_two_killed_ranks_go_on_from_their_snapshot_in_memory_of_the_host(tmp_pa
     ]
     assert began == [(0, 0), (12, 3)]
     assert list(host_memory.rglob("note-*")) == []
+
+
+def test_killed_ranks_that_change_hosts_go_on_from_their_snapshots_all_the_same(tmp_path: Path) -> None:
+    undisturbed = run_two(tmp_path / "undisturbed")
+    hosts = [tmp_path / "this host", tmp_path / "that host"]
+    for host in hosts:
+        host.mkdir()
+    kills = [Fault(kind=FaultKind.KILL_WORKER, position=15, rank=rank) for rank in range(2)]
+    dying = [start(tmp_path / "killed", rank, FaultPlan(faults=tuple(kills)), host=hosts[rank]) for rank in range(2)]
+    assert [rank.communicate(timeout=PATIENCE_S)[0] for rank in dying] == ["", ""]
+    (tmp_path / "killed" / "meeting").unlink()
+    assert run_two(tmp_path / "killed", *kills, hosts=hosts[::-1]) == undisturbed
+    events = read_ledger(tmp_path / "killed" / "ledger.jsonl").events
+    assert [event.data["position"] for event in events if event.kind == "run_started"] == [0, 12]
+    assert [path for host in hosts for path in host.rglob("*") if path.is_file()] == []
 
 
 def test_two_ranks_climb_the_ladder_to_the_disk_together_and_end_alike(tmp_path: Path) -> None:

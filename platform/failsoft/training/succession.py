@@ -2,7 +2,8 @@
 
 A worker that is killed leaves its snapshots in memory of the host (:mod:`failsoft.training.snapshots.refuge`). The next
 group begins with the newest one that every rank holds whole, if the newest checkpoint on disk is older; with the
-checkpoint otherwise: on another host, after a restart of the host, with another number of workers, or other settings.
+checkpoint otherwise: when a host is lost or was restarted, with another number of workers, or other settings. Which
+rank is on which of the hosts does not matter.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from failsoft.training.chronicle import Chronicle, Desk
 from failsoft.training.loop_plan import LoopPlan
 from failsoft.training.ranks import Ranks
 from failsoft.training.snapshots.refuge import Refuge
+from failsoft.training.snapshots.refuge_moving import bring_home
 from failsoft.training.snapshots.refuge_note import Moment, Note
 from failsoft.training.snapshots.refuge_opening import open_refuge
 from failsoft.training.snapshots.snapshot import RamSnapshots
@@ -107,6 +109,8 @@ class Succession:
         Args:
             checkpoint: the newest on disk, the same on all ranks.
         """
+        newest = -1 if checkpoint is None else int(position_of(checkpoint.manifest))
+        bring_home(self.refuge, self.ranks, newer_than=newest)
         notes = [] if self.refuge is None else self.refuge.notes()
         for moment in self._common(notes, checkpoint):
             note = next((note for note in notes if note.moment == moment), None)

@@ -154,6 +154,7 @@ def test_the_sweep_takes_what_nobody_comes_back_for_and_nothing_else(tmp_path: P
     owners = {
         "mine": OWNER,
         "fellow": replace(OWNER, rank=1),
+        "fellow that is on another host now": replace(OWNER, rank=2),
         "other shape": replace(OWNER, world=3),
         "orphan": replace(OWNER, run="00000000000000bb"),
         "at work": replace(OWNER, run="00000000000000cc"),
@@ -163,8 +164,9 @@ def test_the_sweep_takes_what_nobody_comes_back_for_and_nothing_else(tmp_path: P
         folder.close()
     mine = opened(tmp_path)
     now_s = max(path.stat().st_mtime for path in tmp_path.rglob("*"))
-    with held_elsewhere(folders["at work"].path / "lock"):
-        assert mine.sweep(now_s + 50.0, orphan_after_s=60.0) == [folders["other shape"].path]
+    with held_elsewhere(folders["at work"].path / "lock"), held_elsewhere(folders["fellow"].path / "lock"):
+        gone = {folders[name].path for name in ("other shape", "fellow that is on another host now")}
+        assert set(mine.sweep(now_s + 50.0, orphan_after_s=60.0)) == gone
         assert mine.sweep(now_s + 70.0, orphan_after_s=60.0) == [folders["orphan"].path]
     there = {name for name, folder in folders.items() if folder.path.exists()}
     assert there == {"mine", "fellow", "at work"}

@@ -51,7 +51,8 @@ class Refuge:
         """Called with each snapshot; small JSON that a restart needs and a rollback does not."""
         self.refusal: str | None = None
         """Why snapshots lie in the process's own memory, and go with it."""
-        self._folder = folder
+        self.folder = folder
+        """Where its files lie."""
         self._owner = owner
         self._place = place
         self._group = group
@@ -72,7 +73,7 @@ class Refuge:
     def spare_bytes(self) -> int:
         """Of bodies that an earlier worker left."""
         mapped = {body.path.name for body in self._bodies.values()}
-        return sum(size for name, size in self._folder.bodies().items() if name not in mapped)
+        return sum(size for name, size in self.folder.bodies().items() if name not in mapped)
 
     def buffer(self, size_bytes: int, *, pinned: bool) -> Tensor:
         """See :class:`failsoft.training.snapshots.room.Room`."""
@@ -97,7 +98,7 @@ class Refuge:
         """See :class:`failsoft.training.snapshots.room.Room`."""
         body = self._bodies.get(arena.address)
         if body is not None:
-            self._folder.drop_note(body.path.name)
+            self.folder.drop_note(body.path.name)
 
     def whole(self, held: Held, *, in_use: Sequence[Arena]) -> None:
         """See :class:`failsoft.training.snapshots.room.Room`."""
@@ -122,25 +123,38 @@ class Refuge:
         self.settle()
         body = self._let_go(arena.address)
         if body is not None:
-            self._folder.drop(body.path.name)
+            self.folder.drop(body.path.name)
 
     def withdraw(self, *, after: int) -> None:
         """See :class:`failsoft.training.snapshots.room.Room`."""
         self.settle()
-        for note in self._folder.notes():
+        for note in self.folder.notes():
             if note.moment.position > after:
-                self._folder.drop_note(note.body)
+                self.folder.drop_note(note.body)
 
     def keep_only(self, note: Note | None) -> None:
         """Whatever was left behind of other moments is no snapshot any more; its memory is used again."""
         for other in self.notes():
             if note is None or other.body != note.body:
-                self._folder.drop_note(other.body)
+                self.folder.drop_note(other.body)
 
     def notes(self) -> list[Note]:
         """Snapshots that are there, the newest last; those of earlier workers at first."""
         self.settle()
-        return self._folder.notes()
+        return self.folder.notes()
+
+    def on_host(self) -> dict[int, list[Note]]:
+        """By rank, the snapshots of this run that lie on this host; its own rank's are there in any case."""
+        found = {folder.rank: folder.notes() for folder in self.folder.others()}
+        return found | {self._owner.rank: self.notes()}
+
+    def landing(self, note: Note) -> Body:
+        """Room for the numbers of a snapshot that comes from another host.
+
+        Raises:
+            OSError: there is none.
+        """
+        return self.folder.new_body(note.size_bytes, max_fraction=self._max_fraction)
 
     def held(self, note: Note, device: torch.device) -> Held | None:
         """What an earlier worker left; None when it is not what the note says.
@@ -150,7 +164,7 @@ class Refuge:
             device: where this process has what was on an accelerator.
         """
         try:
-            body = self._folder.old_body(note.body, note.size_bytes)
+            body = self.folder.old_body(note.body, note.size_bytes)
             if checksum(body.numbers) != note.checksum:
                 return None
             return held_of(note, torch.from_numpy(body.numbers), device)
@@ -159,22 +173,22 @@ class Refuge:
 
     def sweep(self, now_s: float, *, orphan_after_s: float) -> None:
         """See :meth:`failsoft.training.snapshots.refuge_folder.RefugeFolder.sweep`."""
-        self._folder.sweep(now_s, orphan_after_s=orphan_after_s)
+        self.folder.sweep(now_s, orphan_after_s=orphan_after_s)
 
     def close(self) -> None:
         """What is on its way becomes whole, and stays for the next worker."""
         self.settle()
         self._behind.shutdown()
-        self._folder.close()
+        self.folder.close()
 
     def remove(self) -> None:
         """Nobody will come back for it."""
         self.settle()
         self._behind.shutdown()
-        self._folder.remove()
+        self.folder.remove()
 
     def _mapped(self, size_bytes: int, *, pinned: bool) -> Tensor:
-        body = self._left_behind(size_bytes) or self._folder.new_body(size_bytes, max_fraction=self._max_fraction)
+        body = self._left_behind(size_bytes) or self.folder.new_body(size_bytes, max_fraction=self._max_fraction)
         body.numbers[:] = 0  # touched; and what lies between slices counts as healthy
         memory = torch.from_numpy(body.numbers)
         if pinned:
@@ -190,7 +204,7 @@ class Refuge:
         """
         failed = int(_cuda().cudaHostRegister(memory.data_ptr(), memory.nbytes, 0))
         if failed:
-            self._folder.drop(body.path.name)
+            self.folder.drop(body.path.name)
             raise OSError(f"CUDA can't pin {memory.nbytes} bytes of shared memory: error {failed} of cudaHostRegister")
         self._pinned.add(memory.data_ptr())
 
@@ -203,11 +217,11 @@ class Refuge:
     def _left_behind(self, size_bytes: int) -> Body | None:
         """A body of an earlier worker that is no snapshot, or an older one, so that none is ever there three times."""
         mapped = {body.path.name for body in self._bodies.values()}
-        newest = {note.body for note in self._folder.notes()[-1:]}
-        for name, size in self._folder.bodies().items():
+        newest = {note.body for note in self.folder.notes()[-1:]}
+        for name, size in self.folder.bodies().items():
             if name not in mapped | newest and size == size_bytes:
-                self._folder.drop_note(name)
-                return self._folder.old_body(name, size_bytes)
+                self.folder.drop_note(name)
+                return self.folder.old_body(name, size_bytes)
         return None
 
     def _seal(
@@ -226,13 +240,13 @@ class Refuge:
             rng=held.rng.as_json(),
             beside=beside,
         )
-        self._folder.write_note(note)
+        self.folder.write_note(note)
         names = {one.path.name for one in kept}
-        for name, size in self._folder.bodies().items():
+        for name, size in self.folder.bodies().items():
             if name not in names:
-                self._folder.drop_note(name)
+                self.folder.drop_note(name)
                 if len(kept) > 1 or size != note.size_bytes:  # else it is the next buffer
-                    self._folder.drop(name)
+                    self.folder.drop(name)
 
     def _parts_of(self, division: Division) -> str:
         if self._parts[0] is not division:

@@ -14,7 +14,7 @@ import secrets
 import shutil
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -149,6 +149,18 @@ class RefugeFolder:
         self.drop_note(body)
         (self.path / body).unlink(missing_ok=True)
 
+    def others(self) -> list[RefugeFolder]:
+        """What lies on this host of other ranks of this run; not opened, so only to be read."""
+        shape = f"-of-{self._owner.world:04d}"
+        names = sorted(path.name for path in self._run.glob(f"rank-*{shape}") if path != self.path)
+        numbers = [int(word) for name in names if (word := name.removeprefix("rank-").removesuffix(shape)).isdecimal()]
+        return [RefugeFolder(self._root, replace(self._owner, rank=number)) for number in numbers]
+
+    @property
+    def rank(self) -> int:
+        """Whose it is."""
+        return self._owner.rank
+
     def remove(self) -> None:
         """All of this rank's, and the run's folder with the last rank."""
         shutil.rmtree(self.path, ignore_errors=True)
@@ -157,10 +169,11 @@ class RefugeFolder:
             self._run.rmdir()
 
     def sweep(self, now_s: float, *, orphan_after_s: float) -> list[Path]:
-        """Remove what no worker will come back for: other shapes of this run, and runs that nobody has touched.
+        """Remove what no worker will come back for: of this run, and of runs that nobody has touched.
 
-        All ranks of this run have opened theirs. A folder that is locked has a worker; one that is not may have one
-        soon, which waits out a back-off, so other runs' are left for ``orphan_after_s``.
+        All ranks of this run have opened theirs. A folder that is locked has a worker; of this run, one that is not is
+        of another shape, or of a rank that is on another host now. Another run's may have a worker soon, which waits
+        out a back-off, so those are left for ``orphan_after_s``.
 
         Args:
             now_s: wall time of this host, as its file system has it.
@@ -168,10 +181,9 @@ class RefugeFolder:
         """
         gone = []
         for folder in self._top.glob("*/rank-*"):
-            siblings = folder.parent == self._run
-            if folder == self.path or (siblings and folder.name.endswith(f"-of-{self._owner.world:04d}")):
+            if folder == self.path:
                 continue
-            if (siblings or now_s - _touched_s(folder) > orphan_after_s) and _removed(folder):
+            if (folder.parent == self._run or now_s - _touched_s(folder) > orphan_after_s) and _removed(folder):
                 gone.append(folder)
         return gone
 

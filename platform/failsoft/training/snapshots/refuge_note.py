@@ -94,9 +94,14 @@ class Note:
 def read_note(path: Path) -> Note | None:
     """The note; None for one that is torn, changed, gone, or of another format."""
     try:
-        digest, _, text = path.read_bytes().partition(b"\n")
+        return parse_note(path.read_bytes())
     except OSError:
         return None
+
+
+def parse_note(content: bytes) -> Note | None:
+    """What :meth:`Note.as_bytes` wrote; None for anything else."""
+    digest, _, text = content.partition(b"\n")
     if digest != digest_bytes(text).encode():
         return None
     said = json_object(text)
