@@ -6,14 +6,17 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA_VARIABLE = "FAILSOFT_TEST_DATA"
+_NODE_TRIES = 5
+_Node = TypeVar("_Node")
 
 # Ray reads its settings once, when it is loaded, so they are in place before any test imports it.
 os.environ["RAY_AUTH_MODE"] = "token"  # nobody else on this machine may send code to a test's Ray
@@ -55,18 +58,33 @@ def ray_local(ray_folder: Path) -> Iterator[None]:
     """A Ray of this test run's own, with 4 slots, on loopback; gone when the run ends."""
     import ray
 
-    ray.init(
-        address="local",
-        num_cpus=4,
-        namespace="failsoft-tests",
-        include_dashboard=False,
-        log_to_driver=False,
-        object_store_memory=256 * 1024 * 1024,
-        _node_ip_address="127.0.0.1",
-        _temp_dir=str(ray_folder),
-    )
+    def start() -> None:
+        ray.shutdown()  # what is left of a try before
+        ray.init(
+            address="local",
+            num_cpus=4,
+            namespace="failsoft-tests",
+            include_dashboard=False,
+            log_to_driver=False,
+            object_store_memory=256 * 1024 * 1024,
+            _node_ip_address="127.0.0.1",
+            _temp_dir=str(ray_folder),
+        )
+
+    node_in_time(start)
     yield
     ray.shutdown()
+
+
+def node_in_time(start: Callable[[], _Node]) -> _Node:
+    """Ray gives a node half a minute to come up; on a machine that starts other things, too, it may take more."""
+    for _ in range(_NODE_TRIES - 1):
+        try:
+            return start()
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+    return start()
 
 
 def data_folder(name: str) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from failsoft.health.clock import SystemClock
+from tests.conftest import node_in_time
 
 QUICK_HEARTBEATS = {
     "RAY_health_check_initial_delay_ms": "1000",
@@ -20,7 +21,6 @@ QUICK_HEARTBEATS = {
 """Read by the head; Ray's defaults find a dead node after 15 s."""
 _STORE = {"object_store_memory": 96 * 1024 * 1024}
 _LOOK_S = 0.05
-_NODE_TRIES = 5
 
 
 class PrivateCluster:
@@ -42,14 +42,8 @@ class PrivateCluster:
         return os.environ | {"RAY_ADDRESS": self.address, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
 
     def add_node(self) -> Any:
-        """Ray gives a node half a minute to come up; on a machine that starts other things, too, it may take more."""
-        for _ in range(_NODE_TRIES - 1):
-            try:
-                return self._added()
-            except Exception as error:
-                if "timed out during startup" not in str(error):
-                    raise
-        return self._added()
+        """One more."""
+        return node_in_time(self._added)
 
     def _added(self) -> Any:
         node = self._cluster.add_node(num_cpus=1, **_STORE)
