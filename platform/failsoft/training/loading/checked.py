@@ -14,8 +14,11 @@ from failsoft.training.loading.checks import Judgement, SampleChecks, is_large, 
 from failsoft.training.loading.collate import Collate, Fill, fill_rows, fitting
 from failsoft.training.loading.sample import Ask, BadKind, BadSample, Gathered, GuardedBatch, SourceNote, StandIn
 from failsoft.training.loading.seeding import seeded
+from failsoft.training.loading.wording import in_words
 
 _MAX_WHY = 500
+_OF_THE_PROCESS = (KeyboardInterrupt, SystemExit, GeneratorExit)
+"""What is said to the process and not of a sample."""
 
 
 class SampleSource(Protocol):
@@ -92,9 +95,27 @@ class Checked:
     def load(self, ask: Ask) -> GuardedBatch:
         """The batch, whatever happens."""
         if self._seed is None:
-            return self._load(ask)
+            return self._whatever(ask)
         with seeded(self._seed, ask.position, ask.indices[0]):
+            return self._whatever(ask)
+
+    def _whatever(self, ask: Ask) -> GuardedBatch:
+        """An error that left a worker would look like a worker that hangs, since its batch never comes."""
+        try:
             return self._load(ask)
+        except Exception as error:  # noqa: BLE001 -- foreign code (collate on copies, a hash, a length) in any place
+            return self._lost(ask, f"its batch can't be made: {in_words(error)}")
+
+    def _lost(self, ask: Ask, why: str) -> GuardedBatch:
+        places = len(ask.indices)
+        return GuardedBatch(
+            position=ask.position,
+            indices=ask.indices,
+            rows=tuple(range(places)),
+            data=None,
+            weights=(0.0,) * places,
+            bad=tuple(self._bad(ask, place, BadKind.MALFORMED, why) for place in range(places)),
+        )
 
     def _load(self, ask: Ask) -> GuardedBatch:
         gathered = self._gather(ask.indices, ask)
@@ -124,7 +145,9 @@ class Checked:
             self._began(index)
             try:
                 self._take(gathered, place, self.dataset[index])
-            except Exception as error:  # noqa: BLE001 -- foreign code in a loader's process: its error is the sample's
+            except _OF_THE_PROCESS:
+                raise
+            except BaseException as error:  # noqa: BLE001 -- foreign code; a panic of Rust is not even an Exception
                 gathered.bad[place] = _judged(error)
         return gathered
 
@@ -176,24 +199,16 @@ class Checked:
 
 def indices_of(array: NDArray[np.integer]) -> tuple[int, ...]:
     """Plain integers: numpy's own make poor keys and larger messages."""
-    return tuple(int(index) for index in array)
+    return tuple(array.tolist())
 
 
-def _judged(error: Exception) -> Judgement:
+def _judged(error: BaseException) -> Judgement:
     kind = BadKind.RAISED
     if isinstance(error, SampleError):
         kind = BadKind.CHECKSUM
     elif isinstance(error, SourceError):
         kind = BadKind.OUT_OF_REACH
     return kind, in_words(error)
-
-
-def in_words(error: BaseException) -> str:
-    """Type and text of an error, also of one whose own text raises."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 -- `__str__` is foreign code, too
-        return type(error).__name__
 
 
 def _place(entry: tuple[int, StandIn]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from math import isfinite
 from typing import Any
@@ -18,6 +18,7 @@ from failsoft.training.loading.sample import BadKind
 Form = tuple[tuple[str, str], ...]
 """What two samples must share to be stacked: for each leaf its place, and its type, shape and dtype."""
 _LARGE_BYTES = 64 * 1024
+_DEEPEST = 32
 Judgement = tuple[BadKind, str]
 """What is wrong with a sample, and how, in words."""
 
@@ -45,7 +46,7 @@ class SampleChecks:
 
     def judge(self, sample: object) -> Judgement | None:
         """Length, form and the user's check. Finiteness is looked at apart: for small samples by the batch."""
-        if self.max_length is not None and (length := self.length_of(sample)) > self.max_length:
+        if self.max_length is not None and not (length := self.length_of(sample)) <= self.max_length:
             return BadKind.TOO_LONG, f"length {length:,}, at most {self.max_length:,}"
         if self.like is not None and (form := form_of(sample)) != self._form:
             return BadKind.MALFORMED, difference(form, self._form)
@@ -77,14 +78,22 @@ def not_finite(data: object) -> str | None:
     return None
 
 
-def leaves(data: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """Everything in nested mappings, tuples and lists, with where it is."""
-    if isinstance(data, Mapping):
+def leaves(data: object, path: str = "", depth: int = 0) -> Iterator[tuple[str, object]]:
+    """Everything in nested mappings, tuples, lists and dataclasses, with where it is.
+
+    What lies deeper than any sample should (or holds itself) is one leaf.
+    """
+    if depth >= _DEEPEST:
+        yield path, data
+    elif isinstance(data, Mapping):
         for key, value in data.items():
-            yield from leaves(value, f"{path}.{key}" if path else str(key))
+            yield from leaves(value, f"{path}.{key}" if path else str(key), depth + 1)
     elif isinstance(data, Sequence) and not isinstance(data, str | bytes | bytearray):
         for place, value in enumerate(data):
-            yield from leaves(value, f"{path}[{place}]")
+            yield from leaves(value, f"{path}[{place}]", depth + 1)
+    elif is_dataclass(data) and not isinstance(data, type):
+        for one in fields(data):
+            yield from leaves(getattr(data, one.name, None), f"{path}.{one.name}" if path else one.name, depth + 1)
     else:
         yield path, data
 
@@ -95,7 +104,10 @@ def form_of(sample: object) -> Form:
 
 
 def _form(leaf: object) -> str:
-    if isinstance(leaf, Tensor | np.ndarray):
+    if isinstance(leaf, Tensor):
+        where = "" if leaf.device.type == "cpu" else f" on {leaf.device}"
+        return f"Tensor {tuple(leaf.shape)} {leaf.dtype}{where}{' with a graph' if leaf.requires_grad else ''}"
+    if isinstance(leaf, np.ndarray):
         return f"{type(leaf).__name__} {tuple(leaf.shape)} {leaf.dtype}"
     return type(leaf).__name__
 
@@ -108,4 +120,4 @@ def _is_finite(leaf: object) -> bool:
         return isfinite(abs(leaf.sum().item())) or bool(torch.isfinite(leaf).all())
     if isinstance(leaf, np.ndarray):
         return leaf.dtype.kind not in "fc" or bool(np.isfinite(leaf).all())
-    return not isinstance(leaf, float | complex) or bool(np.isfinite(leaf))
+    return not isinstance(leaf, float | complex | np.inexact) or bool(np.isfinite(leaf))

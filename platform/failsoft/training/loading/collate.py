@@ -8,6 +8,7 @@ sample counts twice.
 from __future__ import annotations
 
 import io
+import pickle
 from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from failsoft.training.loading.checks import Judgement, difference, form_of, leaves, not_finite
 from failsoft.training.loading.sample import BadKind, Gathered
+from failsoft.training.loading.wording import in_words
 
 Collate = Callable[[list[Any]], Any]
 
@@ -48,7 +50,7 @@ def fitting(gathered: Gathered, collate: Collate, *, finite: bool) -> Any:
         else:
             if not (finite and not_finite(data)) and travels(data):
                 return data
-            culprits = _ill(rows, finite=finite)
+            culprits = _ill(rows, finite=finite) or _unlike(rows)
         if not culprits:  # every sample is well alone, and their batch is not
             culprits = {place: (BadKind.MALFORMED, "its batch is not finite or can't be pickled") for place, _ in rows}
         gathered.move(culprits)
@@ -90,15 +92,58 @@ def fill_rows(
 
 def travels(data: object) -> bool:
     """Whether it survives the way to another process; pickled on trial only where its types do not tell."""
-    plain = (Tensor, int, float, str, bytes, bool, np.ndarray, np.generic, type(None))
-    odd = [leaf for _, leaf in leaves(data) if not isinstance(leaf, plain)]
-    if not odd and type(data) in {dict, list, tuple, Tensor}:
+    if all(map(_is_plain, (leaf for _, leaf in leaves(data)))) and type(data) in {dict, list, tuple, Tensor}:
         return True
     try:
         ForkingPickler(io.BytesIO()).dump(data)
+        _arrive(data)
     except Exception:  # noqa: BLE001 -- pickling runs foreign code; whatever it raises, the answer is no
         return False
     return True
+
+
+def _is_plain(leaf: object) -> bool:
+    if isinstance(leaf, Tensor):  # with a graph, or elsewhere than in memory, it may be refused on its way
+        return not leaf.requires_grad and leaf.device.type == "cpu"
+    return isinstance(leaf, int | float | str | bytes | bool | np.generic | None) or (
+        isinstance(leaf, np.ndarray) and leaf.dtype.kind != "O"
+    )
+
+
+class _Sent(pickle.Pickler):
+    """Sets tensors and arrays aside: they travel well, and by other ways."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.aside: list[Any] = []
+
+    def persistent_id(self, thing: Any) -> int | None:
+        """The place of what is set aside."""
+        if not isinstance(thing, Tensor | np.ndarray):
+            return None
+        self.aside.append(thing)
+        return len(self.aside) - 1
+
+
+class _Received(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, aside: list[Any]) -> None:
+        super().__init__(file)
+        self._aside = aside
+
+    def persistent_load(self, pid: Any) -> Any:
+        return self._aside[pid]
+
+
+def _arrive(data: object) -> None:
+    """Makes it again of its bytes: an error at that would otherwise be the training's, far from its sample."""
+    file = io.BytesIO()
+    sent = _Sent(file)
+    try:
+        sent.dump(data)
+    except Exception:  # noqa: BLE001 -- only multiprocessing's own way of pickling takes it, and that did
+        return
+    file.seek(0)
+    _Received(file, sent.aside).load()
 
 
 def _unlike(rows: list[tuple[int, Any]]) -> dict[int, Judgement]:
@@ -136,4 +181,4 @@ def _ill(rows: list[tuple[int, Any]], *, finite: bool) -> dict[int, Judgement]:
 
 
 def _said(error: Exception) -> Judgement:
-    return BadKind.MALFORMED, f"can't be made into a batch: {type(error).__name__}: {error}"[:500]
+    return BadKind.MALFORMED, f"can't be made into a batch: {in_words(error)}"[:500]

@@ -24,6 +24,7 @@ from failsoft.health.clock import Clock
 from failsoft.training.loading.checked import Checked
 from failsoft.training.loading.order import RankOrder
 from failsoft.training.loading.sample import GuardedBatch, Request
+from failsoft.training.loading.wording import in_words
 
 _PID, _INDEX = range(2)
 _NO_SAMPLE = -1
@@ -118,6 +119,8 @@ class Lane:
                 if fallen is not None:
                     return fallen
                 continue
+            except Exception as error:  # noqa: BLE001 -- what it sent is made again by foreign code; it is lost
+                return self._lost(position, error)
             if batch.position == position:
                 self._last = position
                 return batch  # type: ignore[no-any-return]  # torch types the items of a loader as Any
@@ -193,6 +196,12 @@ class Lane:
         pid = int(worker.pid)
         self.stop()
         return Fallen(pid=pid, cause=cause, index=None if index == _NO_SAMPLE else index, position=position)
+
+    def _lost(self, position: int, error: Exception) -> Fallen:
+        """The worker is ahead by now: which sample it was, nobody knows."""
+        pid = int(self._iterator._workers[0].pid)
+        self.stop()
+        return Fallen(pid=pid, cause=f"sent what can't be read: {in_words(error)}", index=None, position=position)
 
 
 class _Patience:

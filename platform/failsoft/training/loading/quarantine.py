@@ -68,7 +68,8 @@ class Quarantine:
         self._rng = rng
         self._life = Lifecycle(GATE_MOVES, Gate.CLOSED, self._moved)
         self._on_move = on_move
-        self._is_well = True  # the gate is closed; asked twice for each sample, so it is kept beside the state
+        self.is_well = True
+        """The gate is closed. Asked twice for each sample, so it is kept beside the state."""
         self._monitor = HealthMonitor(policy=policy.health)
         self._good = 0  # answers that are not in the window yet: while all is well nothing looks at it
         self._rests = 0
@@ -85,7 +86,7 @@ class Quarantine:
 
     def admits(self) -> bool:
         """Whether to ask now. After the rest the answer is yes, and that request decides."""
-        if self._is_well:
+        if self.is_well:
             return True
         if self.gate is Gate.OPEN and self._clock.monotonic_s() >= self._until_s:
             self._life.move(Gate.PROBING, why=f"rested for {self.rest_s:.3g} s")
@@ -94,7 +95,7 @@ class Quarantine:
     def answered(self) -> None:
         """It gave what it was asked for."""
         self._good += 1
-        if not self._is_well and self._life.state is Gate.PROBING:
+        if not self.is_well and self._life.state is Gate.PROBING:
             self._monitor.clear()
             self._rests, self.cause = 0, ""
             self._life.move(Gate.CLOSED, why="it answers again")
@@ -113,7 +114,7 @@ class Quarantine:
 
     def _moved(self, move: Move[Gate]) -> None:
         self._on_move(move)
-        self._is_well = move.after is Gate.CLOSED
+        self.is_well = move.after is Gate.CLOSED
 
     def _rest(self, cause: str) -> None:
         self._rests += 1

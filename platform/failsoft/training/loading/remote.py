@@ -14,6 +14,7 @@ from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.training.loading.deadline import Deadline
 from failsoft.training.loading.layout import Place, ShardLayout, sample_digest
+from failsoft.training.loading.wording import in_words
 
 
 class ByteReader(Protocol):
@@ -123,7 +124,7 @@ class RemoteSource:
         except SourceError as error:
             raise SourceError(f"{place.shard}: {error}") from error
         except Exception as error:  # every file system has errors of its own; each means: no answer
-            raise SourceError(f"{place.shard}: {type(error).__name__}: {error}") from error
+            raise SourceError(f"{place.shard}: {in_words(error)}") from error
         if len(data) != place.length:
             raise SampleError(
                 f"{place.shard} gave {len(data)} of {place.length} bytes at {place.first}; it was cut off"

@@ -128,7 +128,7 @@ class TieredSource:
     def _ask(self, tier: Source, index: int, refusals: list[str]) -> bytes | None:
         told = self._concerned(tier, tier.shard_of(index))
         for breaker in told:
-            if not breaker.admits():
+            if not (breaker.is_well or breaker.admits()):
                 refusals.append(f"{tier.name} rests: {breaker.cause}")
                 return None
         try:
