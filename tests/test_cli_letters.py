@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,8 @@ from failsoft.training.letters.diagnosis import Cause, Diagnosis, Evidence
 from failsoft.training.letters.letter import DeadLetter, undone_letter
 from failsoft.training.letters.replay import Replay
 from failsoft.training.letters.requeue import read_requeue
+from failsoft.training.loading.bad import BadKind, BadSample
+from failsoft.training.loading.sample_letters import SampleLetters
 from failsoft.training.progress import PROGRESS_NAME, Progress, ProgressFile
 
 
@@ -75,6 +79,23 @@ def test_without_a_run_the_newest_one_is_taken(tmp_path: Path) -> None:
 def test_a_run_without_letters_is_good_news(tmp_path: Path) -> None:
     bury(tmp_path, "first")
     assert "every batch so far was trained on" in dlq(tmp_path, "ls")
+
+
+def test_single_samples_that_were_left_out_are_listed_the_newest_first_to_be_kept(tmp_path: Path) -> None:
+    bury(tmp_path, "first", 3)
+    letters = SampleLetters(tmp_path / "runs" / "first" / "dead_letters", rank=1, clock=ManualClock(wall_s=5.0))
+    for index in (70, 71, 72):
+        letters.write(index, [BadSample(index=index, source="shard-7", kind=BadKind.CHECKSUM, why="\x1b[31mtorn")])
+    shown = dlq(tmp_path, "ls", "first", "--samples", "2")
+    assert "3 letters of single samples" in shown.replace("\n", " ")
+    assert "71" in shown
+    assert "72" in shown
+    assert "\x1b[31mtorn" not in shown
+
+
+def test_single_samples_are_listed_without_loading_torch() -> None:
+    code = "import sys, failsoft.training.loading.sample_letters; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_the_list_is_json_when_asked_for(tmp_path: Path) -> None:

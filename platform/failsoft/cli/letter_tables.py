@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from failsoft.training.letters.letter import DeadLetter
     from failsoft.training.letters.letterbook import Burst
     from failsoft.training.letters.replay import Replay
+    from failsoft.training.loading.sample_letters import SampleLetter
 
 _FOLDED_ABOVE = 3
 _TEXT = 100
@@ -46,6 +47,24 @@ def listing(run: str, found: Sequence[Burst], states: Mapping[int, str], *, now_
             table.add_row(*_cells([letter for group in row for letter in group], states, now_s))
         table.add_section()
     return table
+
+
+def left_out(letters: Sequence[SampleLetter], *, most: int, now_s: float) -> Table:
+    """The newest letters of single samples, one line each; the title says how many there are."""
+    newest = sorted(letters, key=lambda one: one.at_s)[-most:]
+    shown = "" if len(newest) == len(letters) else f", the newest {len(newest)} of them"
+    heads = ("sample", "source", "position", "rank", "kind", "why", "in its place", "age")
+    table = Table(*heads, title=f"{len(letters):,} letters of single samples that were left out{shown}")
+    for one in newest:
+        instead = "synthetic" if one.synthetic else "a copy"
+        words = (str(one.index), one.source or "-", str(one.position), str(one.rank), str(one.kind), one.why[:_TEXT])
+        table.add_row(*(escape(_printable(word)) for word in words), f"{instead}, weight 0", age(now_s - one.at_s))
+    return table
+
+
+def _printable(text: str) -> str:
+    """Errors of foreign code may hold what moves a terminal's cursor or no terminal can show."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
 def as_json(letter: DeadLetter, state: str) -> dict[str, Any]:

@@ -35,10 +35,11 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def ls(
     run: RunArgument = None,
     all_: Annotated[bool, typer.Option("--all", help="One line for each batch, also in long bursts.")] = False,
+    samples: Annotated[int, typer.Option(min=0, help="Single samples shown at most, the newest.")] = 20,
     json_: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
-    """List dead batches by position; those in a row stand together."""
+    """List dead batches by position, those in a row together; then single samples that were left out of theirs."""
     from failsoft.training.letters.letterbook import bursts
 
     place = Home.find(home)
@@ -57,10 +58,20 @@ def ls(
         console.print(tables.listing(name, bursts(found), states, now_s=SystemClock().wall_s(), unfold=all_))
     if book.torn_lines:
         console.print(f"{book.torn_lines} torn lines were passed over")
+    _list_samples(place, name, most=samples)
     if found:
         console.print(
             f"next: failsoft dlq show {name} {found[0].position}", markup=False, highlight=False, soft_wrap=True
         )
+
+
+def _list_samples(place: Home, run: str, *, most: int) -> None:
+    from failsoft.training.letters.letterbook import LETTERS_FOLDER
+    from failsoft.training.loading.sample_letters import read_sample_letters
+
+    left_out = read_sample_letters(place.run(run) / LETTERS_FOLDER)
+    if left_out and most:
+        console.print(tables.left_out(left_out, most=most, now_s=SystemClock().wall_s()))
 
 
 @dlq.command()

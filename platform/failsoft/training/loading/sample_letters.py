@@ -14,7 +14,7 @@ from pathlib import Path
 from failsoft.health.clock import Clock
 from failsoft.health.json_object import json_object
 from failsoft.training.letters.deadletters import append_line
-from failsoft.training.loading.sample import BadKind, BadSample
+from failsoft.training.loading.bad import BadKind, BadSample
 
 SAMPLES_PATTERN = "samples-rank-*.jsonl"
 
