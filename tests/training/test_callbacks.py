@@ -52,6 +52,31 @@ def test_a_callback_is_called_when_it_is_due_with_the_numbers_of_the_moment() ->
     assert said == []
 
 
+def test_what_a_callback_writes_into_its_metrics_stays_with_it() -> None:
+    found = {"f1": 0.5}
+
+    def careless(told: Moment) -> None:
+        dict.clear(told.metrics)  # type: ignore[arg-type]  # it says that it is read-only
+
+    callbacks, _, _ = made(careless)
+    callbacks.applied(1, lambda: Moment(position=1, step=1, loss=0.5, metrics=found))
+    assert found == {"f1": 0.5}
+
+
+def test_a_system_without_a_thread_to_give_costs_the_call_and_not_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    seen: list[Moment] = []
+    callbacks, said, _ = made(seen.append)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        call(callbacks, 1)
+    call(callbacks, 2)
+    assert [kind for kind, _why, _data in said] == ["callback_failed"]
+    assert [one.step for one in seen] == [2]
+
+
 def test_one_that_raises_is_tried_again_with_less_to_do_and_the_failure_is_told_once() -> None:
     scales: list[float] = []
 

@@ -148,8 +148,13 @@ class _Post:
 
     def called(self, moment: Moment) -> None:
         """Call it, wait, and put down what became of it."""
+        moment = replace(moment, metrics=dict(moment.metrics))  # its own, to do as it likes with
         generators, call = HeldRng.take(), _Call(self._listener, moment)
-        call.start()
+        try:
+            call.start()
+        except RuntimeError as error:  # the system has no thread, or no memory for one
+            self._failed(f"{type(error).__name__}: {error}", retries=0)
+            return
         call.join(self._listener.limit_s)
         generators.restore()
         if call.is_alive():
