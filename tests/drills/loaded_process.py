@@ -25,12 +25,12 @@ def main(folder: Path, pause_s: float) -> int:
     loop.told = ranks.told
     assert isinstance(loop.task, LoadedTask)
 
-    def load(position: int, indices: NDArray[np.int64], *, counted: bool = True) -> int:
+    def load_samples(position: int, indices: NDArray[np.int64], *, counted: bool = True) -> int:
         if position == 2:
             print("third batch", flush=True)
-        return feed.load(position, indices, counted=counted)
+        return feed.load_samples(position, indices, counted=counted)
 
-    loop.task.load = load
+    loop.task.load_samples = load_samples
     try:
         with listening(notice):
             loop.run()

@@ -91,11 +91,11 @@ class SoakTask:
         self.ahead = self.feed.ahead
         self.follow = self.feed.follow
 
-    def load(self, position: int, indices: NDArray[np.int64], *, counted: bool = True) -> int:
+    def load_samples(self, position: int, indices: NDArray[np.int64], *, counted: bool = True) -> int:
         """This rank's share; the remote goes down and comes back on the way."""
         if self.leads:
             self._weather(position)
-        real = self.feed.load(position, indices, counted=counted)
+        real = self.feed.load_samples(position, indices, counted=counted)
         self.real += real
         self.places += len(indices) if counted else 0
         return real

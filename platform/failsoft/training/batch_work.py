@@ -73,7 +73,7 @@ class BatchWork:
     def _loaded(self, task: Loads, position: int, mine: Indices, whole: Indices) -> float | None:
         """Load this rank's part, or one sample that does not count; None: no rank has a real one."""
         began_s = self.desk.clock.monotonic_s()
-        real = task.load(position, mine if len(mine) else whole[:1], counted=bool(len(mine)))
+        real = task.load_samples(position, mine if len(mine) else whole[:1], counted=bool(len(mine)))
         if self.pace is not None:
             self.pace.stopwatch.add(self.desk.clock.monotonic_s() - began_s)
         return rank_weight(self.ranks, real)

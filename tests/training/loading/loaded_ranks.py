@@ -61,7 +61,7 @@ class LoadedTask:
 
     def __init__(self, model: nn.Module, feed: Feed) -> None:
         self._model = model
-        self.load = feed.load
+        self.load_samples = feed.load_samples
         self.weight = feed.weight
         self.take_skipped = feed.take_skipped
         self.take_synthetic = feed.take_synthetic

@@ -15,7 +15,7 @@ from tests.training.toys import ToyTask, toy_loop
 
 
 class LoadsAhead(ToyTask):
-    def load(self, position: int, indices: NDArray[np.int64], *, counted: bool) -> float:
+    def load_samples(self, position: int, indices: NDArray[np.int64], *, counted: bool) -> float:
         return float(len(indices)) if counted else 0.0
 
 

@@ -68,7 +68,7 @@ def test_a_loader_that_is_ahead_follows_changed_shares_without_loading_anything_
 
 def test_a_task_that_loads_and_does_not_follow_is_refused_the_remedy(tmp_path: Path) -> None:
     class Loading:
-        def load(self, position: int, indices: NDArray[np.int64], *, counted: bool) -> float:
+        def load_samples(self, position: int, indices: NDArray[np.int64], *, counted: bool) -> float:
             raise NotImplementedError
 
     loop = toy_loop(tmp_path, plan=LoopPlan(total_batches=4, seed=1, pace_remedy=RemedyPolicy()))

@@ -21,7 +21,7 @@ from failsoft.training.loading.sample_letters import SampleLetters
 
 @dataclass(kw_only=True)
 class Feed:
-    """One rank's samples, batch by batch. A task's ``load``, ``take_skipped`` and ``take_synthetic`` are this one's."""
+    """One rank's samples, batch by batch. ``load_samples``, ``take_skipped`` and ``take_synthetic`` of a task are its."""
 
     loader: GuardedLoader
     letters: SampleLetters | None = None
@@ -39,10 +39,10 @@ class Feed:
             LoaderError: none was loaded yet.
         """
         if self._batch is None:
-            raise LoaderError("no batch is loaded; call load() before the loss")
+            raise LoaderError("no batch is loaded; call load_samples() before the loss")
         return self._batch
 
-    def load(self, position: int, indices: NDArray[np.int64], *, counted: bool = True) -> int:
+    def load_samples(self, position: int, indices: NDArray[np.int64], *, counted: bool = True) -> int:
         """Load one rank's share; returns how many of its samples are real.
 
         Args:

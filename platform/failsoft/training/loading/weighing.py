@@ -23,7 +23,7 @@ from failsoft.training.ranks import Ranks
 class Loads(Protocol):
     """A task that loads its samples, and may get fewer real ones than it asks for; ``loss`` of these follows."""
 
-    def load(self, position: int, indices: NDArray[np.int64], *, counted: bool) -> float:
+    def load_samples(self, position: int, indices: NDArray[np.int64], *, counted: bool) -> float:
         """Load these samples; returns what the real ones weigh in the mean: how many they are, or their tokens.
 
         0 where they are not ``counted``.
