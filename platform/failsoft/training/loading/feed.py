@@ -21,7 +21,7 @@ from failsoft.training.loading.sample_letters import SampleLetters
 
 @dataclass(kw_only=True)
 class Feed:
-    """One rank's samples, batch by batch. ``load_samples``, ``take_skipped`` and ``take_synthetic`` of a task are its."""
+    """One rank's samples, batch by batch; a task hands on ``load_samples``, ``take_skipped`` and ``take_synthetic``."""
 
     loader: GuardedLoader
     letters: SampleLetters | None = None
