@@ -41,6 +41,7 @@ def measure(*, quick: bool) -> Outcome:
                 _tail(outcome, part, name, each_call_s(call, 200 if quick else 5000))
             contenders = [Contender(name=name, run=calls[name], calls=20) for name in (PLAIN, FAST)]
             timings = interleave(contenders, rounds=5 if quick else 60, control=FAST)
+        outcome.add(f"one row of trees, {part}", timings)
         outcome.ratios[f"plain_over_fast_trees_{'busy' if neighbours else 'alone'}"] = timings.ratio(PLAIN, FAST)
     return outcome
 

@@ -74,7 +74,13 @@ def test_an_unknown_benchmark_is_refused_with_the_names_there_are(capsys: pytest
     assert "small_parts" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", frame.names())
+LONG = ("recovery",)
+"""Starts clusters and kills them."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.drill) if name in LONG else name for name in frame.names()]
+)
 def test_every_benchmark_runs_and_writes_ratios(name: str, tmp_path: Path) -> None:
     assert frame.main([name, "--quick", "--out", str(tmp_path)]) == 0
     body = json.loads((tmp_path / f"{name}.json").read_text("utf-8"))
