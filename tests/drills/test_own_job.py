@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,11 @@ print(train_own(replace(job, config=replace(job.config, faults=plan, snapshot_ev
 @pytest.mark.drill
 def test_the_example_of_an_own_task_outlives_its_worker_on_ray(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITH_A_KILL, str(tmp_path), str(ROOT / "docs" / "own_job.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path)
+    (tmp_path / "memory").mkdir()
+    memory = {"FAILSOFT_HOST_MEMORY": str(tmp_path / "memory")}  # the tests' own environment does without
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path, env=os.environ | memory
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "position-000000000300" in done.stdout
     events = [event for event in read_ledger(tmp_path / "ledger.jsonl").events if event.subject == "sines"]
