@@ -2,6 +2,7 @@
 #   make demo               one incident from fault to recovery, measured live      ARGS="--keep" is handed on
 #   make test               all tests but the drills                                ARGS="-k window" is handed on
 #   make drill              the long tests that break real Ray on purpose
+#   make soak               ten thousand steps through all that can go wrong with data, memory and pace
 #   make lint               what CI checks: format, style, types, layers
 #   make format             rewrite the files in the house format
 #   make bench NAME=guard   one benchmark, or all of them without NAME
@@ -11,7 +12,7 @@ VENV := .venv
 STAMP := $(VENV)/.set-up
 RUN := $(VENV)/bin
 
-.PHONY: demo test drill bench lint format style types layers setup clean help
+.PHONY: demo test drill soak bench lint format style types layers setup clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -28,10 +29,13 @@ demo: $(STAMP)
 	@$(RUN)/failsoft demo $(ARGS)
 
 test: $(STAMP)
-	@$(RUN)/python -m pytest -m "not drill" $(ARGS)
+	@$(RUN)/python -m pytest -m "not drill and not soak" $(ARGS)
 
 drill: $(STAMP)
 	@$(RUN)/python -m pytest -m drill $(ARGS)
+
+soak: $(STAMP)
+	@$(RUN)/python -m pytest -m soak $(ARGS)
 
 bench: $(STAMP)
 	@$(RUN)/python -m tests.benchmarks $(NAME)

@@ -30,7 +30,7 @@ from tests.drills.soak_plain import PlainRuns
 from tests.drills.soak_plan import SoakPlan
 from tests.drills.soak_runs import Ended, Soaked, degraded_spans, run_two
 
-pytestmark = pytest.mark.drill
+pytestmark = pytest.mark.soak
 STEPS = 10_000
 SEEDS = (1, 2, 3, 4, 5, 6)
 T_975_OF_5 = 2.571
