@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from datetime import timedelta
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from failsoft.training.ranks import ProcessGroupRanks
 from tests.benchmarks.measuring import Contender, Timings, interleave
-
-ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 300
+from tests.rank_pair import outputs_of_two
 
 
 def reduction_seconds(*, rounds: int) -> Timings:
     """Rank 0's timings of both reductions, interleaved, in two processes on this machine."""
-    environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
-        ranks = [
-            subprocess.Popen(
-                [sys.executable, "-m", "tests.benchmarks.guarded_ranks", str(rank), folder, str(rounds)],
-                cwd=ROOT,
-                env=environment,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for rank in range(2)
-        ]
-        try:
-            outputs = [rank.communicate(timeout=PATIENCE_S)[0] for rank in ranks]
-        finally:
-            for rank in ranks:
-                rank.kill()
+        outputs = outputs_of_two("tests.benchmarks.guarded_ranks", folder, str(rounds))
     return Timings(seconds=json.loads(outputs[0]))
 
 

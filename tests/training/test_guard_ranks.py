@@ -3,41 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.rank_pair import outputs_of_two
 from tests.training.guard_ranks import TRIALS
-
-ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 240
-"""Starting Python with torch takes seconds, a minute on a busy machine; each collective has its own 10 s."""
 
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, Any]]]:
     """What each rank found in each trial."""
     folder = tmp_path_factory.mktemp("ranks")
-    environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.training.guard_ranks", str(rank), str(folder)],
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        outputs = [rank.communicate(timeout=PATIENCE_S)[0] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
+    outputs = outputs_of_two("tests.training.guard_ranks", str(folder))
     lines = [[json.loads(line) for line in output.splitlines()] for output in outputs]
     return [{line["name"]: line for line in of_one} for of_one in lines]
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +10,10 @@ import pytest
 
 from failsoft.health.faults import Fault, FaultKind, FaultMoment
 from failsoft.health.ledger import read_ledger
-from tests.conftest import ROOT
+from tests.rank_pair import outputs_of_two
 from tests.training.memory.memory_ranks import BATCHES, TRIALS
 from tests.training.test_two_ranks import run_two
 
-PATIENCE_S = 240
-"""Starting Python with torch takes seconds, a minute on a busy machine; each collective has its own 10 s."""
 Told = list[dict[str, dict[str, Any]]]
 
 
@@ -26,22 +21,7 @@ Told = list[dict[str, dict[str, Any]]]
 def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     """What each rank found in each trial."""
     folder = tmp_path_factory.mktemp("ranks")
-    environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.training.memory.memory_ranks", str(rank), str(folder)],
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        outputs = [rank.communicate(timeout=PATIENCE_S)[0] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
+    outputs = outputs_of_two("tests.training.memory.memory_ranks", str(folder))
     lines = [[json.loads(line) for line in output.splitlines()] for output in outputs]
     return [{line["name"]: line for line in of_one} for of_one in lines]
 
