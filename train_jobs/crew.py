@@ -170,7 +170,8 @@ class Crew:
             yield
             return
         over = threading.Event()
-        looking = threading.Thread(target=self._look, args=(hands, over), name="failsoft-growth", daemon=True)
+        before_s = PositionMark(self._plan.folder).last_set_s()
+        looking = threading.Thread(target=self._look, args=(hands, before_s, over), name="failsoft-growth", daemon=True)
         looking.start()
         try:
             yield
@@ -178,12 +179,11 @@ class Crew:
             over.set()
             looking.join()
 
-    def _look(self, hands: _Hands, over: threading.Event) -> None:
-        """Not before the workers are at work: until then they do not hold what they were given."""
+    def _look(self, hands: _Hands, before_s: float | None, over: threading.Event) -> None:
+        """Not before the workers are at work, which set a position then: until then they hold nothing."""
         mark = PositionMark(self._plan.folder)
-        before = mark.last_set_s()
         while not over.wait(self._plan.resize.look_s):
-            if mark.last_set_s() == before:
+            if mark.last_set_s() == before_s:
                 continue
             target = self._growth.look(self._spare(hands), self._clock.monotonic_s())
             if target is not None and self._asked(hands.workers, target):
