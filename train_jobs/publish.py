@@ -20,7 +20,7 @@ from failsoft.models.network import IntentNer, save_weights
 from failsoft.models.predictor import IntentNerPredictor
 from failsoft.models.rules import rules_from_corpus
 from failsoft.models.tokens import TextCodec
-from failsoft.release.baseline import latency_p95_ms, measure
+from failsoft.release.baseline import latency_of, measure
 from failsoft.release.calibrate import calibration_error, fit_temperature
 from failsoft.release.candidate import ask_as_training, golden_answers
 from failsoft.release.evidence import Evidence, spread_out
@@ -117,10 +117,11 @@ class _Parts:
         temperature = evidence.temperature
         predictor = IntentNerPredictor(self.finished.model, self.finished.codec, self.finished.labels)
         scores = predictor.predict(texts)
-        p95_ms = latency_p95_ms(predictor.predict, [texts[n] for n in spread_out(len(texts), _TIMED)], self.clock)
+        latency = latency_of(predictor.predict, [texts[n] for n in spread_out(len(texts), _TIMED)], self.clock)
+        baseline = measure(scores, temperature=temperature, intents=evidence.intents, latency=latency)
         (folder / Role.EVAL_TEXTS).write_text(evidence.to_json(), "utf-8")
         write_json(folder, Role.CALIBRATION, Calibration(temperature=temperature))
-        write_json(folder, Role.BASELINE, measure(scores, temperature=temperature, latency_p95_ms=p95_ms))
+        write_json(folder, Role.BASELINE, baseline)
         golden = [texts[n] for n in spread_out(len(texts), _GOLDEN)]
         write_golden(folder, golden_answers(golden, predictor.predict(golden), temperature))
         write_quality(folder, {**self.finished.quality, "calibration_error": error})

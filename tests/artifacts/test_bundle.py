@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from failsoft.artifacts.bundle import Baseline, Bundle, Calibration, Golden, Role, write_golden, write_json
 from failsoft.artifacts.store import ArtifactStore
-from failsoft.errors import ArtifactError, ConfigError, DamagedArtifactError
+from failsoft.errors import ArtifactError, ConfigError, DamagedArtifactError, IncompatibleArtifactError
 from failsoft.health.clock import ManualClock
 
 BASELINE = Baseline(
@@ -69,3 +70,22 @@ def test_a_part_that_says_something_else_is_named_and_raises_nothing_unexpected(
 def test_a_temperature_that_makes_confidences_nonsense_is_refused(temperature: float) -> None:
     with pytest.raises(ConfigError, match="temperature is"):
         Calibration(temperature=temperature)
+
+
+def test_a_baseline_of_the_first_format_is_read_and_what_it_did_not_measure_is_unknown(tmp_path: Path) -> None:
+    old = {"samples": 9, "weak_fraction": 0.0, "entropy_mean": 0.1, "entropy_std": 0.1, "logit_std": 2.0}
+    body = old | {"oov_fraction": 0.0, "label_mix": {"a": 1.0}, "latency_p95_ms": 2.0}
+    baseline = bundle_with(tmp_path, BASELINE=json.dumps(body)).baseline()
+    assert (baseline.latency_p95_ms, baseline.latency_p50_ms, baseline.oov_mean, baseline.accuracy) == (
+        2.0,
+        None,
+        None,
+        None,
+    )
+
+
+@pytest.mark.parametrize("written_in", [3, 0, "2", None])
+def test_a_baseline_of_a_newer_format_is_refused_and_named(tmp_path: Path, written_in: object) -> None:
+    bundle = bundle_with(tmp_path, BASELINE=json.dumps({"format": written_in}))
+    with pytest.raises(IncompatibleArtifactError, match="format"):
+        bundle.baseline()

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from failsoft.errors import GateError
 from failsoft.health.clock import ManualClock
 from failsoft.models.scores import ScoreBatch
-from failsoft.release.baseline import latency_p95_ms, measure
+from failsoft.release.baseline import Latency, latency_of, measure
 
 
 def scores(logits: NDArray[np.floating], *, oov: Sequence[float], counts: Sequence[int]) -> ScoreBatch:
@@ -58,6 +58,25 @@ def test_no_answers_are_no_baseline() -> None:
         measure(scores(LOGITS[:0], oov=[], counts=[]), temperature=1.0)
 
 
+def test_what_serving_sees_of_single_answers_has_its_healthy_counterpart() -> None:
+    found = measure(
+        scores(LOGITS, oov=[1.0, 0, 0, 0], counts=[1, 9, 5, 5]),
+        temperature=1.0,
+        intents=["a", "a", "a", "c"],
+        latency=Latency(p50_ms=1.0, p95_ms=2.0),
+    )
+    assert (found.oov_mean, found.words_mean, found.accuracy) == (0.25, 5.0, 0.75)
+    assert [found.oov_std, found.words_std] == pytest.approx([0.433, 8**0.5], abs=1e-3)
+    assert (found.latency_p50_ms, found.latency_p95_ms) == (1.0, 2.0)
+    assert found.confidence_mean == pytest.approx((3 * 0.9998 + 1 / 3) / 4, abs=1e-3)
+    assert found.calibration_error == pytest.approx((1 + 2 / 3) / 4, abs=1e-3)
+
+
+def test_what_was_not_measured_is_unknown() -> None:
+    found = measure(scores(LOGITS, oov=[0, 0, 0, 0], counts=[1, 1, 1, 1]), temperature=1.0)
+    assert (found.accuracy, found.calibration_error, found.latency_p50_ms, found.latency_p95_ms) == (None,) * 4
+
+
 def test_the_latency_is_that_of_one_text_alone_at_its_95th_percentile() -> None:
     clock, asked = ManualClock(), list[Sequence[str]]()
 
@@ -66,9 +85,11 @@ def test_the_latency_is_that_of_one_text_alone_at_its_95th_percentile() -> None:
         clock.advance(0.100 if texts == ["slow"] else 0.010)
 
     texts = ["quick"] * 90 + ["slow"] * 10
-    assert latency_p95_ms(predict, texts, clock) == pytest.approx(100.0)
+    found = latency_of(predict, texts, clock)
+    assert found is not None
+    assert [found.p50_ms, found.p95_ms] == pytest.approx([10.0, 100.0])
     assert all(len(some) == 1 for some in asked)
 
 
 def test_no_texts_have_no_latency() -> None:
-    assert latency_p95_ms(lambda _texts: None, [], ManualClock()) is None
+    assert latency_of(lambda _texts: None, [], ManualClock()) is None

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from failsoft.artifacts.store import Artifact
-from failsoft.errors import ConfigError, DamagedArtifactError
+from failsoft.errors import ConfigError, DamagedArtifactError, IncompatibleArtifactError
 
 PartT = TypeVar("PartT")
+BASELINE_FORMAT = 2
+"""Format 1 had neither this number nor the fields from :attr:`Baseline.latency_p50_ms` on."""
 
 
 class Role(StrEnum):
@@ -66,9 +68,23 @@ class Baseline:
     oov_fraction: float
     """Share of words outside the training vocabulary."""
     label_mix: Mapping[str, float]
-    """Share of each predicted intent."""
+    """Share of each predicted intent, of all answers; an intent that was never the answer is not in it."""
     latency_p95_ms: float | None = None
     """95th percentile of the model's own time for one text; None when not measured."""
+    latency_p50_ms: float | None = None
+    """Median of the same; this and all below are None in releases of format 1, which did not measure them."""
+    oov_mean: float | None = None
+    """Mean over texts of each text's share of unknown words: what the mean of single answers is compared with."""
+    oov_std: float | None = None
+    words_mean: float | None = None
+    """Mean number of words that the model read of a text."""
+    words_std: float | None = None
+    confidence_mean: float | None = None
+    """Mean calibrated confidence of the answers, 0..1."""
+    accuracy: float | None = None
+    """Share of validation texts whose intent was right; the stand-in where no served release can be compared with."""
+    calibration_error: float | None = None
+    """Expected calibration error at the fitted temperature, 0..1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +133,13 @@ class Bundle:
         return self._read(Role.CALIBRATION, lambda body: Calibration(**body))
 
     def baseline(self) -> Baseline:
-        """The healthy baseline."""
-        return self._read(Role.BASELINE, lambda body: Baseline(**body))
+        """The healthy baseline; what an older format did not hold is None.
+
+        Raises:
+            DamagedArtifactError: it does not say what it should.
+            IncompatibleArtifactError: a newer failsoft wrote it.
+        """
+        return self._read(Role.BASELINE, _baseline_of)
 
     def golden(self) -> tuple[Golden, ...]:
         """The golden inputs."""
@@ -131,9 +152,21 @@ class Bundle:
             raise DamagedArtifactError(f"{self.path / role} does not say what it should: {error!r}") from error
 
 
+def _baseline_of(body: Any) -> Baseline:
+    fields = dict(body)
+    written_in = fields.pop("format", 1)
+    if written_in not in range(1, BASELINE_FORMAT + 1):
+        raise IncompatibleArtifactError(
+            f"the baseline has format {written_in}, this failsoft reads 1 to {BASELINE_FORMAT}; use the newer failsoft"
+        )
+    return Baseline(**fields)
+
+
 def write_json(folder: Path, role: Role, content: Calibration | Baseline | Mapping[str, Any]) -> None:
     """Write one JSON part into a folder that is being filled."""
     body = asdict(content) if isinstance(content, (Calibration, Baseline)) else dict(content)
+    if isinstance(content, Baseline):
+        body["format"] = BASELINE_FORMAT
     (folder / role).write_text(json.dumps(body, indent=1, sort_keys=True), "utf-8")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from failsoft.artifacts.bundle import Baseline
 from failsoft.errors import GateError
 from failsoft.health.clock import Clock
 from failsoft.models.scores import ScoreBatch
+from failsoft.release.calibrate import calibration_error
 from failsoft.release.evidence import answers_of
 from failsoft.release.spread import log_probabilities
 
@@ -20,11 +22,20 @@ LOW_CONFIDENCE = 0.65
 _WARM_UP = 3
 
 
+@dataclass(frozen=True, kw_only=True)
+class Latency:
+    """The model's own time for one text, alone, in this process."""
+
+    p50_ms: float
+    p95_ms: float
+
+
 def measure(
     scores: ScoreBatch,
     *,
     temperature: float,
-    latency_p95_ms: float | None = None,
+    intents: Sequence[str] | None = None,
+    latency: Latency | None = None,
     low_confidence: float = LOW_CONFIDENCE,
 ) -> Baseline:
     """The baseline of a model's answers to its validation texts.
@@ -32,7 +43,8 @@ def measure(
     Args:
         scores: raw answers.
         temperature: the release's calibration.
-        latency_p95_ms: of one text, see :func:`latency_p95_ms`; None when not measured.
+        intents: the right answers, one for each text; without them accuracy and calibration error stay unknown.
+        latency: of one text, see :func:`latency_of`; None when not measured.
         low_confidence: answers whose calibrated confidence is not at least this are weak.
 
     Raises:
@@ -50,6 +62,7 @@ def measure(
     words = int(scores.counts_B.sum())
     unknown = float((scores.oov_fraction_B.astype(np.float64) * scores.counts_B).sum())
     mix = Counter(scores.best_intents())
+    right = _Right.of(scores, intents, temperature)
     return Baseline(
         samples=len(scores),
         weak_fraction=float((~(confidences_B >= low_confidence)).mean()),
@@ -58,17 +71,42 @@ def measure(
         logit_std=spread.logit_std,
         oov_fraction=unknown / words if words else 1.0,
         label_mix={intent: count / len(scores) for intent, count in sorted(mix.items())},
-        latency_p95_ms=latency_p95_ms,
+        latency_p95_ms=latency.p95_ms if latency else None,
+        latency_p50_ms=latency.p50_ms if latency else None,
+        oov_mean=float(scores.oov_fraction_B.mean(dtype=np.float64)),
+        oov_std=float(scores.oov_fraction_B.std(dtype=np.float64)),
+        words_mean=float(scores.counts_B.mean()),
+        words_std=float(scores.counts_B.std()),
+        confidence_mean=float(confidences_B.mean()),
+        accuracy=right.accuracy,
+        calibration_error=right.calibration_error,
     )
 
 
-def latency_p95_ms(predict: Callable[[Sequence[str]], object], texts: Sequence[str], clock: Clock) -> float | None:
-    """95th percentile of the time for one text alone, after a warm-up; None without texts."""
+@dataclass(frozen=True, kw_only=True)
+class _Right:
+    accuracy: float | None = None
+    calibration_error: float | None = None
+
+    @classmethod
+    def of(cls, scores: ScoreBatch, intents: Sequence[str] | None, temperature: float) -> _Right:
+        if intents is None:
+            return cls()
+        labels_B = np.array([scores.intents.index(intent) for intent in intents])
+        return cls(
+            accuracy=float((scores.intent_logits_BC.argmax(axis=1) == labels_B).mean()),
+            calibration_error=calibration_error(scores.intent_logits_BC, labels_B, temperature),
+        )
+
+
+def latency_of(predict: Callable[[Sequence[str]], object], texts: Sequence[str], clock: Clock) -> Latency | None:
+    """Median and 95th percentile of the time for one text alone, after a warm-up; None without texts."""
     if not texts:
         return None
     for text in texts[:_WARM_UP]:
         predict([text])
-    return float(np.quantile([_timed_ms(predict, text, clock) for text in texts], 0.95))
+    p50_ms, p95_ms = np.quantile([_timed_ms(predict, text, clock) for text in texts], [0.5, 0.95])
+    return Latency(p50_ms=float(p50_ms), p95_ms=float(p95_ms))
 
 
 def _timed_ms(predict: Callable[[Sequence[str]], object], text: str, clock: Clock) -> float:
