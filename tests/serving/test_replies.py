@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import math
 import pickle
 from dataclasses import replace
 
@@ -27,7 +28,7 @@ def reply_of(rows: list[list[float]], spans: list[list[ScoredSpan]]) -> ModelRep
         oov_fraction_B=np.zeros(count, dtype=np.float32),
         left_out_B=np.zeros(count, dtype=np.int32),
     )
-    return ModelReply(scores=scores, temperature=1.0, release="r1", load_generation=3)
+    return ModelReply(scores=scores, temperature=1.0, release="r1", load_generation=3, took_ms=4.0)
 
 
 def read(*rows: list[float], spans: list[list[ScoredSpan]] | None = None, texts: int | None = None) -> list[Reading]:
@@ -79,7 +80,7 @@ def test_spans_that_do_not_fit_their_text_are_left_out_and_raise_nothing(spans: 
 
 def test_a_model_that_names_no_intent_has_no_usable_answer() -> None:
     nameless = replace(reply_of([[]], [[]]).scores, intents=())
-    reply = ModelReply(scores=nameless, temperature=1.0, release="r1", load_generation=3)
+    reply = ModelReply(scores=nameless, temperature=1.0, release="r1", load_generation=3, took_ms=4.0)
     (reading,) = read_reply(reply, QualityPolicy(), texts=1)
     assert (reading.outcome, reading.usable) == (Outcome.WEAK, False)
 
@@ -93,3 +94,11 @@ def test_a_reply_arrives_in_the_gateway_as_it_was_sent() -> None:
         sent.load_generation,
     )
     assert read_reply(back, QualityPolicy(), texts=1) == read_reply(sent, QualityPolicy(), texts=1)
+
+
+def test_a_reading_says_how_long_the_model_took_with_how_many_texts_and_how_many_words_it_does_not_know() -> None:
+    reply = reply_of([[3.0, 0.0, 0.0], [3.0, 0.0, 0.0]], [[], []])
+    scores = replace(reply.scores, oov_fraction_B=np.asarray([0.25, np.nan], dtype=np.float32))
+    first, second = read_reply(replace(reply, scores=scores), QualityPolicy(), texts=2)
+    assert (first.model_ms, first.together, first.oov_share) == (4.0, 2, 0.25)
+    assert math.isnan(second.oov_share), "what is no share is unknown"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +26,12 @@ class Reading:
     """Good enough to be given to this caller."""
     why: str
     """What is wrong with it; empty when nothing is."""
+    model_ms: float = math.nan
+    """The model's own time for the call that carried the text, without any queue; NaN: unknown."""
+    together: int = 1
+    """Texts that this call carried."""
+    oov_share: float = math.nan
+    """Share of the text's words that the training texts did not hold; NaN: unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
