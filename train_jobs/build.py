@@ -28,6 +28,7 @@ from failsoft.training.snapshots.snapshot import SnapshotPolicy
 from failsoft.training.state import TrainingState
 from failsoft.training.survival.room import WorkerRange
 from train_jobs.config import JobConfig
+from train_jobs.samples import feed_of
 from train_jobs.validation import validator_of
 from train_jobs.workload import IntentNerTask, Workload, read_workload
 
@@ -41,10 +42,10 @@ def build_loop(config: JobConfig, ranks: Ranks, deliver: Deliver) -> TrainLoop:
     desk = desk_of(config)
     store = Home.find(config.home).checkpoints(config.run, SystemClock())
     shared = _shared(state, ranks)
-    batches = GlobalBatches(num_samples=len(workload.train), global_batch=workload.recipe.batch_size, seed=config.seed)
+    batches = GlobalBatches(num_samples=workload.num_samples, global_batch=workload.recipe.batch_size, seed=config.seed)
     return TrainLoop(
         state=state,
-        task=IntentNerTask(shared, workload, device),
+        task=IntentNerTask(shared, workload, device, feed_of(workload, batches, ranks, desk)),
         batches=batches,
         plan=plan_of(config, workload.total_batches),
         guard=_guard(shared, state, workload, ranks, config),

@@ -45,7 +45,7 @@ def planned_batches(config: JobConfig) -> int:
     from train_jobs.workload import batches_of, recipe_of  # noqa: PLC0415 -- as above
 
     corpus = load_corpus(config.data)
-    return batches_of(config, recipe_of(config, corpus), len(corpus.train))
+    return batches_of(config, recipe_of(config, corpus), corpus.num_samples)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -88,7 +88,7 @@ class JobLetters:
         if 0 <= again < len(entries):
             return entries[again].sample_indices
         batches = GlobalBatches(
-            num_samples=len(workload.train),
+            num_samples=workload.num_samples,
             global_batch=workload.recipe.batch_size,
             seed=int(workload.identity["seed"]),
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +23,18 @@ from failsoft.errors import IncompatibleArtifactError
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Ledger, Side
 from failsoft.models.corpora import load_corpus
-from failsoft.models.corpus import Corpus, Span, Utterance
+from failsoft.models.corpus import Corpus, Span, Unreadable, Utterance
 from failsoft.models.encoding import EncodedSplit, encode_corpus
 from failsoft.models.labels import LabelSet
-from failsoft.models.learning import Share, loss_of, to_tensors
+from failsoft.models.learning import WHOLE, Share, loss_of, to_tensors
 from failsoft.models.network import NetworkConfig, network_config
 from failsoft.models.recipe import Recipe, recipe_for, recipe_named
 from failsoft.models.tokens import TextCodec
+from failsoft.training.loading.feed import Feed
 from train_jobs.config import JobConfig
 from train_jobs.prepared import CORPUS, prepared_corpus
 
-_TRAIN, _VALIDATION = "train.json", "validation.json"
+_TRAIN, _VALIDATION, _UNREADABLE = "train.json", "validation.json", "unreadable.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +49,23 @@ class Workload:
     """To be judged on while it trains; None where nobody asked for it, or in a folder from before there was one."""
     identity: dict[str, Any]
     """What makes a run this run; a checkpoint of another identity is refused."""
+    unreadable: tuple[Unreadable, ...] = ()
+    """Entries of the training files that are no samples; their indices follow those of ``train``."""
+
+    @property
+    def num_samples(self) -> int:
+        """Samples of an epoch, those that are left out included."""
+        return len(self.train) + len(self.unreadable)
+
+    @cached_property
+    def usable(self) -> NDArray[np.bool_]:
+        """Whether each sample can be trained on: it is readable, and no longer than is read."""
+        return np.concatenate([self.train.beyond == 0, np.zeros(len(self.unreadable), dtype=np.bool_)])
+
+    def source_of(self, index: int) -> str:
+        """The file that a sample is in."""
+        known = len(self.train)
+        return source_of(self.train.ids[index] if index < known else self.unreadable[index - known].id)
 
     @property
     def network(self) -> NetworkConfig:
@@ -60,36 +79,66 @@ class Workload:
 
 
 class IntentNerTask:
-    """Joint intent and slot loss of some training samples."""
+    """Joint intent and slot loss of some training samples. Those that can't be trained on count as if not asked for.
 
-    def __init__(self, model: nn.Module, workload: Workload, device: torch.device) -> None:
+    Args:
+        model: as the loss sees it, in its wrapper where there are several ranks.
+        workload: the samples.
+        device: of the model.
+        feed: counts what is left out and writes its letters; without one the task is no run's, but a replay's.
+    """
+
+    def __init__(self, model: nn.Module, workload: Workload, device: torch.device, feed: Feed | None = None) -> None:
         self._model = model
         self._workload = workload
         self._device = device
+        if feed is not None:
+            self.load_samples = feed.load_samples
+            self.take_skipped = feed.take_skipped
+            self.take_synthetic = feed.take_synthetic
+            self.ahead = feed.ahead
+            self.follow = feed.follow
+
+    def weight(self, indices: NDArray[np.int64]) -> float:
+        """How many of these can be trained on."""
+        return float(np.count_nonzero(self._workload.usable[indices]))
 
     def loss(self, indices: NDArray[np.int64]) -> Tensor:
-        """Mean loss over the samples."""
-        batch = to_tensors(self._workload.train.take(indices), self._device)
-        return loss_of(self._model, batch, self._workload.recipe)
+        """Mean loss over the samples; 0 where none can be trained on."""
+        kept = self._usable(indices)
+        return self._mean(kept) if len(kept) else self._motions()
 
     def partial_loss(self, piece: NDArray[np.int64], whole: NDArray[np.int64]) -> Tensor:
         """What a piece adds to the loss over ``whole``, which is a mean over texts and another over their words.
 
         Which words are distorted to teach doubt is drawn for each piece anew.
         """
+        piece, whole = self._usable(piece), self._usable(whole)
+        if not len(piece):
+            return self._motions()
         lengths = self._workload.train.lengths
         words = float(lengths[piece].sum() / lengths[whole].sum())
-        batch = to_tensors(self._workload.train.take(piece), self._device)
-        share = Share(texts=len(piece) / len(whole), words=words)
-        return loss_of(self._model, batch, self._workload.recipe, share)
+        return self._mean(piece, Share(texts=len(piece) / len(whole), words=words))
 
     def sources(self, indices: NDArray[np.int64]) -> list[str]:
         """The file that each sample came from."""
-        return [source_of(self._workload.train.ids[index]) for index in indices.tolist()]
+        return [self._workload.source_of(index) for index in indices.tolist()]
 
     def payload(self, indices: NDArray[np.int64]) -> dict[str, Tensor]:
-        """The batch as the model gets it."""
-        return to_tensors(self._workload.train.take(indices))
+        """The batch as the model gets it; empty where none of it can be trained on."""
+        kept = self._usable(indices)
+        return to_tensors(self._workload.train.take(kept)) if len(kept) else {}
+
+    def _usable(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        return indices[self._workload.usable[indices]]
+
+    def _motions(self) -> Tensor:
+        """A pass that adds nothing: no rank may stay away from the backward pass of the others."""
+        return self._mean(np.flatnonzero(self._workload.usable)[:1]) * 0.0
+
+    def _mean(self, indices: NDArray[np.int64], share: Share = WHOLE) -> Tensor:
+        batch = to_tensors(self._workload.train.take(indices), self._device)
+        return loss_of(self._model, batch, self._workload.recipe, share)
 
 
 def source_of(sample_name: str) -> str:
@@ -144,7 +193,8 @@ def _fill(folder: Path, corpus: Corpus, recipe: Recipe) -> None:
     codec, labels = TextCodec.train([utterance.text for utterance in corpus.train], recipe.codec), LabelSet.of(corpus)
     codec.save(folder / "codec.json")
     labels.save(folder / "labels.json")
-    for name, split in ((_TRAIN, corpus.train), (_VALIDATION, corpus.validation)):
+    parts = ((_TRAIN, corpus.train), (_VALIDATION, corpus.validation), (_UNREADABLE, corpus.unreadable))
+    for name, split in parts:
         (folder / name).write_text(json.dumps([asdict(utterance) for utterance in split]), "utf-8")
 
 
@@ -160,6 +210,7 @@ def read_workload(config: JobConfig) -> Workload:
     codec, labels = TextCodec.load(folder / "codec.json"), LabelSet.load(folder / "labels.json")
     recipe = recipe_named(identity["recipe"]["name"])
     looks = config.validation.looks and (folder / _VALIDATION).exists()
+    unreadable = (folder / _UNREADABLE).read_text("utf-8") if (folder / _UNREADABLE).exists() else "[]"
     return Workload(
         recipe=recipe,
         codec=codec,
@@ -167,6 +218,7 @@ def read_workload(config: JobConfig) -> Workload:
         train=encode_corpus(utterances, codec, labels).for_training(recipe.distortion),
         validation=encode_corpus(_utterances(folder, _VALIDATION), codec, labels) if looks else None,
         identity=identity,
+        unreadable=tuple(Unreadable(**record) for record in json.loads(unreadable)),
     )
 
 
@@ -191,16 +243,17 @@ def _identity(config: JobConfig, recipe: Recipe, corpus: Corpus) -> dict[str, An
     identity = {
         "corpus": corpus.name,
         "corpus_digest": _digest(corpus),
-        "num_samples": len(corpus.train),
+        "num_samples": corpus.num_samples,
         "recipe": asdict(recipe),
         "seed": config.seed,
-        "total_batches": batches_of(config, recipe, len(corpus.train)),
+        "total_batches": batches_of(config, recipe, corpus.num_samples),
     }
     return dict(json.loads(json.dumps(identity)))
 
 
 def _digest(corpus: Corpus) -> str:
-    lines = (json.dumps([u.text, u.intent, u.spans], ensure_ascii=True) for u in corpus.train)
+    lines = [json.dumps([u.text, u.intent, u.spans], ensure_ascii=True) for u in corpus.train]
+    lines += [json.dumps([entry.id]) for entry in corpus.unreadable]
     return digest_bytes("\n".join(lines).encode())
 
 

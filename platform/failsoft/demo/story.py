@@ -91,7 +91,7 @@ def _fresh_home(out: Path) -> Home:
 
 
 def _train(home: Home, corpus: Corpus, config: DemoConfig, console: Console) -> JobResult:
-    total = recipe_for(corpus.name).total_steps(len(corpus.train))
+    total = recipe_for(corpus.name).total_steps(corpus.num_samples)
     job = JobConfig(
         home=home.root,
         run=RUN,

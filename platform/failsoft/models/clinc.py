@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from failsoft.errors import CorpusError
-from failsoft.models.corpus import Corpus, Repairs, Utterance
+from failsoft.models.corpus import Corpus, Repairs, Unreadable, Utterance
 from failsoft.models.snips import decoded
 from failsoft.models.splits import assemble
 
@@ -30,12 +30,14 @@ def read_clinc(folder: Path) -> Corpus:
         raise CorpusError(f"{file} is not JSON: {error}; fetch the file again") from error
     if not isinstance(body, dict):
         raise CorpusError(f'{file} is not in the CLINC150 form {{"train": [[text, intent], ...], ...}}')
-    train, validation, test = (_split(body, keys, file, repairs) for keys in _SPLITS.values())
-    return assemble("clinc150", (train, validation, test), repairs)
+    (train, unreadable), (validation, _), (test, _) = (_split(body, keys, file, repairs) for keys in _SPLITS.values())
+    return assemble("clinc150", (train, validation, test), repairs, unreadable)
 
 
-def _split(body: dict[str, Any], keys: Iterable[str], file: Path, repairs: Repairs) -> list[Utterance]:
-    samples = []
+def _split(
+    body: dict[str, Any], keys: Iterable[str], file: Path, repairs: Repairs
+) -> tuple[list[Utterance], list[Unreadable]]:
+    samples, unreadable = list[Utterance](), list[Unreadable]()
     for key in keys:
         entries = body.get(key)
         if not isinstance(entries, list):
@@ -46,7 +48,8 @@ def _split(body: dict[str, Any], keys: Iterable[str], file: Path, repairs: Repai
                 samples.append(Utterance(id=name, text=entry[0], intent=entry[1], source=file.name))
             else:
                 repairs.add("entries that are no pair of text and intent, left out", name)
-    return samples
+                unreadable.append(Unreadable(id=name, source=file.name, why="it is no pair of text and intent"))
+    return samples, unreadable
 
 
 def _is_pair(entry: Any) -> bool:

@@ -31,6 +31,17 @@ class Utterance:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unreadable:
+    """An entry of a training file of which no utterance can be made. It keeps its place among the samples of a run."""
+
+    id: str
+    """Name, as that of an utterance."""
+    source: str
+    """File that it is in."""
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class CorpusReport:
     """What was repaired, removed or noticed while reading; nothing is dropped without an entry here."""
 
@@ -85,3 +96,10 @@ class Corpus:
     intents: tuple[str, ...]
     slots: tuple[str, ...]
     report: CorpusReport
+    unreadable: tuple[Unreadable, ...] = ()
+    """What else the training files hold; a run leaves each out with a letter, and so knows how many there are."""
+
+    @property
+    def num_samples(self) -> int:
+        """Entries that an epoch of training meets, readable or not."""
+        return len(self.train) + len(self.unreadable)

@@ -38,6 +38,8 @@ class EncodedSplit:
     """Words of each sample, at least 1."""
     intent: NDArray[np.int64]
     tags: NDArray[np.int64]
+    beyond: NDArray[np.int64]
+    """Words of each sample that were not read, because it is longer than the codec reads."""
     distortion: Distortion | None = None
     """What :meth:`take` does to the texts; None leaves them as they are."""
 
@@ -97,4 +99,5 @@ def encode_corpus(utterances: Sequence[Utterance], codec: TextCodec, labels: Lab
         lengths=encoded.mask_BT.sum(axis=1).astype(np.int64),
         intent=np.array([labels.intent_index(utterance.intent) for utterance in utterances], dtype=np.int64),
         tags=tags,
+        beyond=encoded.left_out_B.astype(np.int64),
     )

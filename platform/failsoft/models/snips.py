@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from failsoft.errors import CorpusError
-from failsoft.models.corpus import Corpus, Repairs, Span, Utterance
+from failsoft.models.corpus import Corpus, Repairs, Span, Unreadable, Utterance
 from failsoft.models.splits import assemble, carve, held_out
 
 TRAIN_FILES = "train_*_full.json"
@@ -28,8 +28,8 @@ def read_snips(folder: Path, *, seed: int = 0) -> Corpus:
         CorpusError: a file is absent, is not in the published form, or is damaged beyond counted repair.
     """
     repairs = Repairs()
-    published_train = _read_files(folder, TRAIN_FILES, repairs)
-    test = _read_files(folder, TEST_FILES, repairs)
+    published_train, unreadable = _read_files(folder, TRAIN_FILES, repairs)
+    test, _ = _read_files(folder, TEST_FILES, repairs)
     train, validation = carve(
         published_train, lambda sample: held_out(sample.text, fraction=VALIDATION_FRACTION, seed=seed)
     )
@@ -38,17 +38,20 @@ def read_snips(folder: Path, *, seed: int = 0) -> Corpus:
         "snips",
         (train, _known_slots_only(validation, known, repairs), _known_slots_only(test, known, repairs)),
         repairs,
+        unreadable,
     )
 
 
-def _read_files(folder: Path, pattern: str, repairs: Repairs) -> list[Utterance]:
+def _read_files(folder: Path, pattern: str, repairs: Repairs) -> tuple[list[Utterance], list[Unreadable]]:
     files = sorted(folder.glob(pattern))
     if not files:
         raise CorpusError(f"{folder} has no {pattern}; put the published SNIPS files there")
-    return [sample for file in files for sample in _read_file(file, repairs)]
+    entries = [entry for file in files for entry in _read_file(file, repairs)]
+    readable = [entry for entry in entries if isinstance(entry, Utterance)]
+    return readable, [entry for entry in entries if isinstance(entry, Unreadable)]
 
 
-def _read_file(file: Path, repairs: Repairs) -> Iterable[Utterance]:
+def _read_file(file: Path, repairs: Repairs) -> Iterable[Utterance | Unreadable]:
     try:
         body = json.loads(decoded(file, repairs))
     except ValueError as error:
@@ -57,9 +60,7 @@ def _read_file(file: Path, repairs: Repairs) -> Iterable[Utterance]:
         raise CorpusError(f'{file} is not in the SNIPS form {{"Intent": [{{"data": [...]}}]}}')
     intent = next(iter(body))
     for place, entry in enumerate(entries):
-        sample = _read_entry(entry, intent=intent, file=file.name, place=place, repairs=repairs)
-        if sample is not None:
-            yield sample
+        yield _read_entry(entry, intent=intent, file=file.name, place=place, repairs=repairs)
 
 
 def decoded(file: Path, repairs: Repairs) -> str:
@@ -81,12 +82,12 @@ def decoded(file: Path, repairs: Repairs) -> str:
     return _BAD_BYTE.sub(lambda match: chr(ord(match.group()) - 0xDC00), text)
 
 
-def _read_entry(entry: Any, *, intent: str, file: str, place: int, repairs: Repairs) -> Utterance | None:
+def _read_entry(entry: Any, *, intent: str, file: str, place: int, repairs: Repairs) -> Utterance | Unreadable:
     name = f"snips/{file}#{place}"
     pieces = entry.get("data") if isinstance(entry, dict) else None
     if not isinstance(pieces, list):
         repairs.add("samples without a data list, left out", name)
-        return None
+        return Unreadable(id=name, source=file, why="it holds no data list")
     text, spans = "", []
     for piece in pieces:
         words, slot = _piece(piece, name, repairs)
@@ -95,7 +96,7 @@ def _read_entry(entry: Any, *, intent: str, file: str, place: int, repairs: Repa
         text += words
     if not text.strip():
         repairs.add("samples without text, left out", name)
-        return None
+        return Unreadable(id=name, source=file, why="it holds no text")
     mended = tuple(_tight(span, text, name, repairs) for span in spans if text[span.start : span.end].strip())
     if len(mended) < len(spans):
         repairs.add("slots without text, left out", name, count=len(spans) - len(mended))

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 
 from failsoft.errors import CorpusError
-from failsoft.models.corpus import Corpus, Repairs, Utterance
+from failsoft.models.corpus import Corpus, Repairs, Unreadable, Utterance
 
 Splits = tuple[Sequence[Utterance], Sequence[Utterance], Sequence[Utterance]]
 
@@ -36,13 +36,14 @@ def carve(
     return stay, go
 
 
-def assemble(name: str, splits: Splits, repairs: Repairs) -> Corpus:
+def assemble(name: str, splits: Splits, repairs: Repairs, unreadable: Sequence[Unreadable] = ()) -> Corpus:
     """A corpus whose splits share no text: duplicates leave train for validation, and validation for test.
 
     Args:
         name: of the corpus.
         splits: train, validation, test as read.
         repairs: what was mended so far; the removals are added to it.
+        unreadable: entries of the training files that are no samples.
 
     Raises:
         CorpusError: a split is empty, or a text is to be judged by an intent that training never saw.
@@ -65,6 +66,7 @@ def assemble(name: str, splits: Splits, repairs: Repairs) -> Corpus:
         intents=tuple(sorted({sample.intent for sample in train})),
         slots=tuple(sorted({span.slot for sample in train for span in sample.spans})),
         report=repairs.report(),
+        unreadable=tuple(unreadable),
     )
 
 
