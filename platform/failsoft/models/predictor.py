@@ -15,7 +15,8 @@ from failsoft.errors import IncompatibleArtifactError
 from failsoft.models.corpus import Span, Utterance
 from failsoft.models.labels import LabelSet, best_tags, chunks
 from failsoft.models.learning import to_tensors
-from failsoft.models.network import IntentNer, NetworkConfig, build, load_weights, network_matches
+from failsoft.models.narrow import load_network
+from failsoft.models.network import IntentNer, NetworkConfig, network_matches
 from failsoft.models.scores import ScoreBatch, ScoredSpan
 from failsoft.models.scoring import Prediction, Quality, evaluate
 from failsoft.models.tokens import Encoded, TextCodec, check_ids
@@ -37,7 +38,7 @@ class IntentNerPredictor:
 
     @classmethod
     def load(cls, *, weights: Path, network: Path, codec: Path, labels: Path) -> IntentNerPredictor:
-        """Put a release's parts together.
+        """Put a release's parts together; its weights may be whole or narrow.
 
         Raises:
             IncompatibleArtifactError: the parts do not belong together.
@@ -48,9 +49,7 @@ class IntentNerPredictor:
             raise IncompatibleArtifactError(
                 f"{network}, {codec} and {labels} are not of one training run: sizes differ; publish them together"
             )
-        model = build(config)
-        load_weights(model, weights)
-        return cls(model, text_codec, label_set)
+        return cls(load_network(config, weights), text_codec, label_set)
 
     @classmethod
     def load_roles(cls, paths: Mapping[str, Path]) -> IntentNerPredictor:
