@@ -155,3 +155,11 @@ def test_the_risk_of_a_false_trip_counts_from_the_limit_itself(percent: int) -> 
     at_limit = HealthPolicy(max_bad_fraction=percent / 100, ruled_out_bad_fraction=0.0)
     assert false_trip_risk(at_limit, 1.0) == pytest.approx(1.0)
     assert false_trip_risk(at_limit, percent / 100) > 0.5, "most windows of a model at the limit reach it"
+
+
+def test_what_is_configured_not_to_count_is_good_and_still_ends_a_streak() -> None:
+    monitor = HealthMonitor(policy=SURE, counts_as_bad=frozenset({Outcome.ERROR}))
+    for outcome in (Outcome.ERROR, *[WEAK] * 30):
+        monitor.record(outcome)
+    assert (monitor.verdict().bad, monitor.verdict().total, monitor.verdict().consecutive_bad) == (1, 31, 0)
+    assert monitor.kinds() == {Outcome.ERROR: 1, WEAK: 30}

@@ -21,6 +21,9 @@ SILENT: frozenset[Outcome] = frozenset({Outcome.SHED, Outcome.BAD_INPUT})
 """Outcomes that say nothing about the one who is watched."""
 
 
+_GOOD = Outcome.GOOD
+
+
 class Status(StrEnum):
     """What the window says."""
 
@@ -121,6 +124,8 @@ class HealthMonitor:
     """Counts outcomes in a window and judges them by a policy. O(1) work for each."""
 
     policy: HealthPolicy = field(default_factory=HealthPolicy)
+    counts_as_bad: frozenset[Outcome] = BAD
+    """Outcomes held against the one who is watched; others than SHED and BAD_INPUT, which are never counted, are good."""
 
     def __post_init__(self) -> None:
         """Start with an empty window."""
@@ -130,17 +135,26 @@ class HealthMonitor:
         self._chance: dict[tuple[int, int], bool] = {}
 
     def record(self, outcome: Outcome) -> None:
-        """Count one outcome. SHED and BAD_INPUT leave the window as it is."""
-        if outcome in SILENT:
-            return
-        left = self._window.record(outcome)
-        if left in BAD:
-            self._bad -= 1
-        if outcome in BAD:
-            self._bad += 1
-            self._consecutive_bad += 1
-        else:
+        """Count one outcome. SHED and BAD_INPUT leave the window as it is.
+
+        Most outcomes are GOOD, and ``is`` asks no hash of them: an enum's is computed in Python each time.
+        """
+        if outcome is _GOOD:
+            left = self._window.record(outcome)
+            if left is not _GOOD and left in self.counts_as_bad:
+                self._bad -= 1
             self._consecutive_bad = 0
+        elif outcome not in SILENT:
+            self._record_another(outcome)
+
+    def _record_another(self, outcome: Outcome) -> None:
+        bad, left = outcome in self.counts_as_bad, self._window.record(outcome)
+        self._bad += bad - (left is not _GOOD and left in self.counts_as_bad)
+        self._consecutive_bad = self._consecutive_bad + 1 if bad else 0
+
+    def kinds(self) -> dict[Outcome, int]:
+        """How many outcomes of each kind the window holds, by a walk over it; for reasons that people read."""
+        return self._window.snapshot().counts
 
     def clear(self) -> None:
         """Start anew: another plan, other weights, or a rollback."""

@@ -43,32 +43,28 @@ class WindowSnapshot:
 
 
 class SlidingWindow:
-    """The last ``size`` outcomes and how many there are of each."""
+    """The last ``size`` outcomes. They are counted when somebody asks, not when they come: to record must cost nothing."""
 
     def __init__(self, size: int) -> None:
         if size < 1:
             raise ConfigError(f"window size is {size}; a window holds at least 1 outcome")
+        self._size = size
         self._recent: deque[Outcome] = deque(maxlen=size)
-        self._counts: Counter[Outcome] = Counter()
 
     def __len__(self) -> int:
         return len(self._recent)
 
     def record(self, outcome: Outcome) -> Outcome | None:
         """Add one outcome; the oldest leaves when the window is full, and is returned."""
-        recent, left = self._recent, None
-        if len(recent) == recent.maxlen:
-            left = recent[0]
-            self._counts[left] -= 1
+        recent = self._recent
+        left = recent[0] if len(recent) == self._size else None
         recent.append(outcome)
-        self._counts[outcome] += 1
         return left
 
     def snapshot(self) -> WindowSnapshot:
-        """Counts now; later records do not change it."""
-        return WindowSnapshot(counts={outcome: count for outcome, count in self._counts.items() if count})
+        """Counts now, by a walk over the window; later records do not change them."""
+        return WindowSnapshot(counts=dict(Counter(self._recent)))
 
     def clear(self) -> None:
         """Forget everything, as after a change of plan or of weights."""
         self._recent.clear()
-        self._counts.clear()
