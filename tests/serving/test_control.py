@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from failsoft.health.window import Outcome
 from failsoft.serving.control import Controller, ControllerConfig
 from failsoft.serving.evidence import OutcomeBatch
 from failsoft.serving.plan import Arm, Colour, RoutingPlan, Stage
+from failsoft.serving.trips import Trip
 
 pytestmark = pytest.mark.anyio
 
@@ -54,6 +56,10 @@ async def running(home: Path, look: object = ready) -> AsyncIterator[Controller]
         await controller.stop()
 
 
+def ill(gateway: str) -> dict[str, Any]:
+    return Trip(gateway=gateway, epoch=1, colour=Colour.BLUE, load_generation=1, why="ill").as_json()
+
+
 def plan_of(text: str) -> RoutingPlan:
     return RoutingPlan.from_json(text)
 
@@ -68,7 +74,7 @@ async def test_a_long_poll_waits_for_a_change_and_all_waiters_hear_it(tmp_path: 
         waiters = [asyncio.create_task(controller.wait_plan(1, 30.0)) for _ in range(20)]
         await asyncio.sleep(0.05)
         assert not any(waiter.done() for waiter in waiters)
-        await controller.trip("g1", 1, "ill")
+        await controller.trip(ill("g1"))
         async with asyncio.timeout(2.0):
             plans = [plan_of(await waiter) for waiter in waiters]
         assert {(plan.epoch, plan.stage) for plan in plans} == {(2, Stage.DEGRADED)}
@@ -81,9 +87,9 @@ async def test_a_long_poll_ends_with_its_time(tmp_path: Path) -> None:
 
 async def test_a_trip_told_twice_is_one_fall(tmp_path: Path) -> None:
     async with running(tmp_path) as controller:
-        first = await controller.trip("g1", 1, "ill")
-        assert await controller.trip("g1", 1, "ill") == first
-        assert plan_of(await controller.trip("g2", 1, "ill")).epoch == 2
+        first = await controller.trip(ill("g1"))
+        assert await controller.trip(ill("g1")) == first
+        assert plan_of(await controller.trip(ill("g2"))).epoch == 2
 
 
 async def test_many_quiet_gateways_notice_together_what_none_notices_alone(tmp_path: Path) -> None:
@@ -151,7 +157,7 @@ async def test_every_move_is_in_the_ledger_of_serving(tmp_path: Path) -> None:
 async def test_a_ledger_that_can_not_be_written_stops_no_move(tmp_path: Path) -> None:
     (tmp_path / "ledger.jsonl").mkdir()
     async with running(tmp_path) as controller:
-        assert plan_of(await controller.trip("g1", 1, "ill")).stage is Stage.DEGRADED
+        assert plan_of(await controller.trip(ill("g1"))).stage is Stage.DEGRADED
         assert (await controller.status())["events_not_recorded"] == 2
 
 
@@ -160,7 +166,7 @@ async def test_a_trip_that_storage_refuses_changes_nothing_and_is_no_error(tmp_p
         for slot in ("plan-0.json", "plan-1.json"):
             (tmp_path / "serving" / slot).unlink(missing_ok=True)
             (tmp_path / "serving" / slot).mkdir()
-        assert plan_of(await controller.trip("g1", 1, "ill")).stage is Stage.SERVING
+        assert plan_of(await controller.trip(ill("g1"))).stage is Stage.SERVING
         assert "stays in force" in (await controller.status())["store_error"]
 
 

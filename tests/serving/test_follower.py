@@ -10,8 +10,10 @@ import pytest
 from failsoft.errors import ServingError
 from failsoft.health.clock import ManualClock
 from failsoft.serving.follower import PlanFollower
-from failsoft.serving.plan import RoutingPlan, Stage
+from failsoft.serving.plan import Colour, RoutingPlan, Stage
+from failsoft.serving.stages import WATCHED
 from failsoft.serving.transitions import first_state
+from failsoft.serving.trips import Trip
 
 pytestmark = pytest.mark.anyio
 
@@ -20,6 +22,10 @@ FIRST = first_state("r1").plan
 
 def numbered(epoch: int, stage: Stage = Stage.SERVING) -> RoutingPlan:
     return replace(FIRST, epoch=epoch, stage=stage, share=1.0 if stage is Stage.SERVING else 0.0)
+
+
+def ill(epoch: int, why: str) -> Trip:
+    return Trip(gateway="g1", epoch=epoch, colour=Colour.BLUE, load_generation=1, why=why)
 
 
 @dataclass
@@ -31,7 +37,7 @@ class FakeSource:
     deaf: bool = False
     push_works: bool = True
     polls: int = 0
-    trips: list[tuple[str, int, str]] = field(default_factory=list)
+    trips: list[Trip] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def publish(self, plan: RoutingPlan) -> None:
@@ -48,11 +54,11 @@ class FakeSource:
             await asyncio.sleep(3600)
         return self.plan
 
-    async def trip(self, gateway: str, epoch: int, why: str) -> RoutingPlan:
+    async def trip(self, trip: Trip) -> RoutingPlan:
         await self._reachable()
-        self.trips.append((gateway, epoch, why))
-        if epoch == self.plan.epoch:
-            self.publish(numbered(epoch + 1, Stage.DEGRADED))
+        self.trips.append(trip)
+        if trip.is_about(self.plan, self.plan.subject) and self.plan.stage in WATCHED:
+            self.publish(numbered(self.plan.epoch + 1, Stage.DEGRADED))
         return self.plan
 
     async def _reachable(self) -> None:
@@ -132,7 +138,7 @@ async def test_a_local_trip_holds_back_at_once_and_is_told() -> None:
         assert "7 of 20 weak" in follower.plan.why
         assert seen == [follower.plan]
         await until(follower, 5)
-        assert source.trips == [("g1", 4, "7 of 20 weak")]
+        assert source.trips == [ill(4, "7 of 20 weak")]
         assert follower.tripped_locally is None
 
 
@@ -147,7 +153,7 @@ async def test_a_local_trip_needs_no_controller_and_is_told_again_until_it_is_he
         assert follower.plan.stage is Stage.DEGRADED
         source.away = False
         await until(follower, 5)
-        assert source.trips[-1] == ("g1", 4, "ill")
+        assert source.trips[-1] == ill(4, "ill")
 
 
 async def test_an_old_plan_never_replaces_a_newer_one() -> None:

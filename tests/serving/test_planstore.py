@@ -11,13 +11,12 @@ from failsoft.errors import PlanStoreError
 from failsoft.health.sequential import Tally
 from failsoft.serving import transitions
 from failsoft.serving.evidence import Counts
-from failsoft.serving.plan import Colour
 from failsoft.serving.planstore import PlanStore, RolloutState
 
 FIRST = transitions.first_state("r1")
 FULL = replace(
     transitions.forced(transitions.tripped(FIRST, rest_s=61.5, why="ill"), for_s=30.0, why="ordered"),
-    kept_stand_in=Colour.GREEN,
+    order="ordered by me for 60 s: drill",
     proven=False,
     counts=Counts(in_stage=Tally(bad=1, total=9), on_trial=Tally(bad=2, total=99), active_s=12.5),
     rejected={"r0": "fell 3 times"},

@@ -17,7 +17,7 @@ def world() -> World:
 def test_the_rest_doubles_with_each_relapse_up_to_the_cap_and_starts_anew_after_a_quiet_period(world: World) -> None:
     rests_s = []
     for _ in range(5):
-        world.rollout.trip("g1", world.plan.epoch, "ill")
+        world.trip("g1", world.plan.epoch, "ill")
         rests_s.append(world.rollout.status()["rest_remaining_s"])
         world.run_until(Stage.SHADOW)
     assert rests_s == [10.0, 20.0, 40.0, 80.0, 80.0]
@@ -29,7 +29,7 @@ def test_the_rest_doubles_with_each_relapse_up_to_the_cap_and_starts_anew_after_
     assert world.plan.relapses == 4
     world.run(10.0, good=10)
     assert (world.stage, world.plan.relapses) == (Stage.SERVING, 0)
-    world.rollout.trip("g1", world.plan.epoch, "ill")
+    world.trip("g1", world.plan.epoch, "ill")
     assert world.rollout.status()["rest_remaining_s"] == 10.0
 
 
@@ -38,7 +38,7 @@ def test_a_model_that_flaps_for_a_day_relapses_a_bounded_number_of_times() -> No
     falls = 0
     while world.clock.monotonic_s() < 86_400.0:
         if world.stage is Stage.CANARY or world.stage is Stage.SERVING:
-            world.rollout.trip("g1", world.plan.epoch, "flaps")
+            world.trip("g1", world.plan.epoch, "flaps")
             falls += 1
         if world.stage is Stage.DEGRADED:
             world.clock.advance(79.0)
@@ -49,11 +49,11 @@ def test_a_model_that_flaps_for_a_day_relapses_a_bounded_number_of_times() -> No
 def test_a_release_that_falls_too_often_on_trial_is_rejected_and_the_old_one_serves(world: World) -> None:
     world.rollout.propose("r2", by="me")
     for _ in range(2):
-        world.rollout.trip("g1", world.plan.epoch, "weak")
+        world.trip("g1", world.plan.epoch, "weak")
         assert world.is_in(Stage.DEGRADED)
         assert world.plan.stand_in is Colour.BLUE
         world.run_until(Stage.SHADOW)
-    world.rollout.trip("g1", world.plan.epoch, "weak")
+    world.trip("g1", world.plan.epoch, "weak")
     assert (world.stage, world.plan.stand_in) == (Stage.REJECTED, Colour.BLUE)
     assert "fell 3 times" in world.plan.why
 
@@ -62,7 +62,7 @@ def test_a_release_that_has_served_is_never_rejected(world: World) -> None:
     world.rollout.propose("r2", by="me")
     world.run_until(Stage.SERVING)
     for _ in range(5):
-        world.rollout.trip("g1", world.plan.epoch, "weak")
+        world.trip("g1", world.plan.epoch, "weak")
         assert world.is_in(Stage.DEGRADED)
         assert world.plan.stand_in is Colour.BLUE  # the old one is warm and answers
         world.run_until(Stage.SHADOW)

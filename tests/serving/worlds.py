@@ -18,6 +18,7 @@ from failsoft.serving.plan import Arm, RoutingPlan, Stage
 from failsoft.serving.planstore import Loaded, PlanStore, RolloutState
 from failsoft.serving.rollout import Rollout
 from failsoft.serving.stages import StagePolicy, StageRule
+from failsoft.serving.trips import Trip
 
 STEP_S = 0.5
 
@@ -77,6 +78,7 @@ class World:
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count(1)
+        self.plans: dict[int, RoutingPlan] = {}
         self.start()
 
     def start(self, clock: ManualClock | None = None) -> Rollout:
@@ -91,9 +93,11 @@ class World:
             rng=random.Random(1),
             release="r1",
         )
+        self.plans[self.plan.epoch] = self.plan
         return self.rollout
 
     def plan_changed(self, plan: RoutingPlan) -> None:
+        self.plans[plan.epoch] = plan
         self.pushed.append(plan)
 
     def record(self, kind: str, why: str, **data: Any) -> None:
@@ -116,6 +120,10 @@ class World:
     def is_in(self, stage: Stage) -> bool:
         """Asked by a call, since the stage changes between two looks."""
         return self.stage is stage
+
+    def trip(self, gateway: str, epoch: int, why: str) -> None:
+        """A gateway tells that it found the subject of plan ``epoch`` ill."""
+        self.rollout.trip(Trip.of_subject(self.plans[epoch], gateway=gateway, why=why))
 
     def report(self, counts: dict[str, int], *, arm: Arm = Arm.SUBJECT, epoch: int | None = None) -> OutcomeBatch:
         """A gateway reports; ``counts`` by the outcome's value, as in ``{"good": 9, "weak": 1}``."""
@@ -153,11 +161,11 @@ class World:
         if trial or stage is Stage.REJECTED:
             self.rollout.propose("r2", by="test")
         elif stage is not Stage.SERVING:
-            self.rollout.trip("g1", self.plan.epoch, "made ill")
+            self.trip("g1", self.plan.epoch, "made ill")
         if stage is Stage.REJECTED:
             self.rollout.abort(why="made ill", by="test")
         elif stage is Stage.DEGRADED and trial:
-            self.rollout.trip("g1", self.plan.epoch, "made ill")
+            self.trip("g1", self.plan.epoch, "made ill")
         elif stage is not Stage.SERVING or trial:
             self.run_until(stage)
         assert self.stage is stage

@@ -23,6 +23,7 @@ from failsoft.serving.planstore import PlanStore
 from failsoft.serving.rollout import Rollout
 from failsoft.serving.stages import stage_policy
 from failsoft.serving.surroundings import HomeSurroundings
+from failsoft.serving.trips import Trip
 
 _TICK_S = 0.1
 _LOOK_S = 1.0
@@ -98,10 +99,10 @@ class Controller:
             self._rollout.take(OutcomeBatch.of(batch))
         return self._plan()
 
-    async def trip(self, gateway: str, epoch: int, why: str) -> str:
-        """A gateway found the subject ill under plan ``epoch``; news from before the current stage is ignored."""
-        with suppress(PlanStoreError):  # recorded; that gateway holds the subject back by itself and tells again
-            self._rollout.trip(gateway, epoch, why)
+    async def trip(self, trip: dict[str, Any]) -> str:
+        """A gateway found a model ill; see :meth:`Rollout.trip`."""
+        with suppress(PlanStoreError):  # recorded; that gateway holds the model back by itself and tells again
+            self._rollout.trip(Trip.of(trip))
         return self._plan()
 
     async def force(self, for_s: float | None, why: str, by: str) -> str:

@@ -25,6 +25,7 @@ from failsoft.serving.follower import PlanFollower
 from failsoft.serving.plan import Colour, RoutingPlan, Stage
 from failsoft.serving.planstore import PlanStore
 from failsoft.serving.shaping import ready_fraction
+from failsoft.serving.trips import Trip
 
 __all__ = [
     "ControllerClient",
@@ -118,9 +119,9 @@ class ControllerClient:
         """See :meth:`Controller.report`."""
         return await self._ask("report", [batch.as_json() for batch in batches])
 
-    async def trip(self, gateway: str, epoch: int, why: str) -> RoutingPlan:
+    async def trip(self, trip: Trip) -> RoutingPlan:
         """See :meth:`Controller.trip`."""
-        return await self._ask("trip", gateway, epoch, why)
+        return await self._ask("trip", trip.as_json())
 
     async def force(self, for_s: float | None, why: str, by: str) -> RoutingPlan:
         """See :meth:`Rollout.force`."""

@@ -2,19 +2,21 @@
 
 The last plan stays in force for as long as the controller is silent (fail static). A replica that finds the subject ill
 does not wait for anyone: :meth:`PlanFollower.trip_locally` holds the subject back here at once, and the news is sent
-until the controller has a newer plan.
+until a plan answers it. A plan that was made meanwhile, without knowing of it, does not: it gets its number, and the
+weights that were found ill go on getting nothing here (see :mod:`failsoft.serving.trips`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Protocol
 
 from failsoft.errors import FailsoftError
 from failsoft.health.clock import Clock
-from failsoft.serving.plan import RoutingPlan, Stage
+from failsoft.serving.plan import Colour, RoutingPlan
+from failsoft.serving.stages import WATCHED
+from failsoft.serving.trips import Trip
 
 
 class PlanSource(Protocol):
@@ -24,8 +26,8 @@ class PlanSource(Protocol):
         """The current plan: at once if its epoch is not ``known_epoch``, else when it changes or time is up."""
         ...
 
-    async def trip(self, gateway: str, epoch: int, why: str) -> RoutingPlan:
-        """Tell that the subject is ill under plan ``epoch``; the plan after that."""
+    async def trip(self, trip: Trip) -> RoutingPlan:
+        """Tell that a load of a model was found ill; the plan after that."""
         ...
 
 
@@ -58,8 +60,8 @@ class PlanFollower:
         self._source = source
         self._name = name
         self._clock = clock
-        self._truth = first
-        self._local_trip: str | None = None
+        self._truth = self._in_force = first
+        self._trips: dict[Colour, Trip] = {}
         self._poll_every_s = poll_every_s
         self._wait_s = wait_s
         self._heard_s: float | None = None
@@ -72,12 +74,17 @@ class PlanFollower:
     @property
     def plan(self) -> RoutingPlan:
         """The plan in force here."""
-        return self._truth if self._local_trip is None else _held_back(self._truth, self._local_trip)
+        return self._in_force
 
     @property
     def tripped_locally(self) -> str | None:
-        """Why this replica holds the subject back on its own; None when it does not."""
-        return self._local_trip
+        """Why this replica holds a model back on its own; None when it does not."""
+        return "; ".join(f"{trip.colour}: {trip.why}" for trip in self._trips.values()) or None
+
+    @property
+    def local_trips(self) -> tuple[Trip, ...]:
+        """What this replica holds back on its own; told to the controller again and again until a plan answers it."""
+        return tuple(self._trips.values())
 
     @property
     def silent_s(self) -> float | None:
@@ -92,13 +99,18 @@ class PlanFollower:
         """Take a plan that came some other way, as with the answer to a report; an old one is ignored."""
         self._heard_s, self._source_is_behind = self._clock.monotonic_s(), plan.epoch < self._truth.epoch
         if plan.epoch > self._truth.epoch:
-            self._truth, self._local_trip = plan, None
+            self._truth = plan
+            self._trips = {colour: trip for colour, trip in self._trips.items() if trip.holds_in(plan)}
             self._announce()
 
     def trip_locally(self, why: str) -> None:
-        """Hold the subject back here from now until a plan with a higher epoch arrives, and tell the controller."""
-        if self._local_trip is None and self._truth.stage is not Stage.DEGRADED:
-            self._local_trip = why
+        """Hold the subject back here from now until a plan answers that, and tell the controller.
+
+        A plan answers it in which the weights that were found ill get nothing, or were loaded again.
+        """
+        if self._in_force.stage in WATCHED:
+            trip = Trip.of_subject(self._in_force, gateway=self._name, why=why)
+            self._trips[trip.colour] = trip
             self._trip_due.set()
             self._announce()
 
@@ -151,9 +163,8 @@ class PlanFollower:
                 continue
 
     def _trip_or_poll(self) -> Awaitable[RoutingPlan]:
-        if self._local_trip is not None:
-            return self._source.trip(self._name, self._truth.epoch, self._local_trip)
-        return self._source.wait_plan(-1, 0.0)
+        trip = next(iter(self._trips.values()), None)
+        return self._source.wait_plan(-1, 0.0) if trip is None else self._source.trip(trip)
 
     async def _ask(self, question: Callable[[], Awaitable[RoutingPlan]], *, within_s: float) -> bool:
         try:
@@ -164,12 +175,10 @@ class PlanFollower:
         return True
 
     def _announce(self) -> None:
+        self._in_force = self._truth
+        for trip in self._trips.values():
+            self._in_force = trip.applied_to(self._in_force)
         news, self._news = self._news, asyncio.Event()
         news.set()
-        plan = self.plan
         for callback in self._callbacks:
-            callback(plan)
-
-
-def _held_back(plan: RoutingPlan, why: str) -> RoutingPlan:
-    return replace(plan, stage=Stage.DEGRADED, share=0.0, mirror_share=0.0, why=f"held back by this replica: {why}")
+            callback(self._in_force)

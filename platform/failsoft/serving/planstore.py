@@ -17,7 +17,7 @@ from failsoft.artifacts.manifest import digest_bytes
 from failsoft.artifacts.store import write_durably
 from failsoft.errors import FailsoftError, PlanStoreError
 from failsoft.serving.evidence import Counts
-from failsoft.serving.plan import Colour, RoutingPlan
+from failsoft.serving.plan import RoutingPlan
 
 FORMAT = 1
 _SLOTS = ("plan-0.json", "plan-1.json")
@@ -30,8 +30,8 @@ class RolloutState:
     plan: RoutingPlan
     since_epoch: int
     """Reports and trips under plans from this one on concern the subject as it is now."""
-    kept_stand_in: Colour | None = None
-    """Who stood in before an operator's order; the order itself leaves only the ladder."""
+    order: str = ""
+    """The operator's order that is in force, in words; the same one again changes nothing but its end."""
     proven: bool = True
     """The subject has been in SERVING: it is never rejected, it only falls and returns."""
     trips: int = 0
@@ -47,7 +47,7 @@ class RolloutState:
         return {
             "plan": self.plan.as_json(),
             "since_epoch": self.since_epoch,
-            "kept_stand_in": str(self.kept_stand_in) if self.kept_stand_in else None,
+            "order": self.order,
             "proven": self.proven,
             "trips": self.trips,
             "rest_s": self.rest_s,
@@ -59,13 +59,8 @@ class RolloutState:
     def of(cls, body: Mapping[str, Any]) -> RolloutState:
         """Read what :meth:`as_json` gave; raises what a wrong value raises."""
         fields = dict(body)
-        kept = fields.pop("kept_stand_in")
-        return cls(
-            plan=RoutingPlan.of(fields.pop("plan")),
-            counts=Counts.of(fields.pop("counts")),
-            kept_stand_in=None if kept is None else Colour(kept),
-            **fields,
-        )
+        fields.pop("kept_stand_in", None)  # an older version wrote it
+        return cls(plan=RoutingPlan.of(fields.pop("plan")), counts=Counts.of(fields.pop("counts")), **fields)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,18 +46,9 @@ def rejected(state: RolloutState, *, why: str) -> RolloutState:
 def to_shadow(state: RolloutState, policy: StagePolicy, *, why: str) -> RolloutState:
     """The rest or an operator's order is over: the subject reads its weights from disk again and gets copies."""
     plan = state.plan
-    stand_in = state.kept_stand_in if plan.forced else plan.stand_in
+    loads = _loaded_again(plan, plan.subject)
     return replace(
-        _moved(
-            state,
-            Stage.SHADOW,
-            why,
-            stand_in=stand_in,
-            mirror_share=policy.mirror_share,
-            load_generation=_loaded_again(plan, plan.subject),
-        ),
-        kept_stand_in=None,
-        rest_s=0.0,
+        _moved(state, Stage.SHADOW, why, mirror_share=policy.mirror_share, load_generation=loads), rest_s=0.0
     )
 
 
@@ -98,16 +89,23 @@ def proposed(state: RolloutState, release: str, policy: StagePolicy, *, why: str
 
 
 def forced(state: RolloutState, *, for_s: float | None, why: str) -> RolloutState:
-    """An operator holds everything on the ladder; who stood in is remembered."""
+    """An operator holds the subject back. What stands in, the previous release or the ladder, answers all.
+
+    In REJECTED the old release serves, so it is what is held back, and the ladder answers.
+    """
     state = _without_rejected(state)
-    kept = state.kept_stand_in if state.plan.forced else state.plan.stand_in
-    after = _moved(state, Stage.DEGRADED, why, stand_in=None, forced=True, forced_remaining_s=for_s)
-    return replace(after, kept_stand_in=kept)
+    after = _moved(state, Stage.DEGRADED, why, forced=True, forced_remaining_s=for_s)
+    return replace(after, order=why)
 
 
 def unforced(state: RolloutState, *, why: str) -> RolloutState:
     """The order has expired, but a rest from before it is not over."""
-    return replace(_moved(state, Stage.DEGRADED, why, stand_in=state.kept_stand_in), kept_stand_in=None)
+    return _moved(state, Stage.DEGRADED, why)
+
+
+def renewed(state: RolloutState, *, for_s: float | None) -> RolloutState:
+    """The order in force is given again: its time starts anew. Nobody routes otherwise: the plan keeps its number."""
+    return replace(state, plan=replace(state.plan, forced_remaining_s=for_s))
 
 
 def reshaped(state: RolloutState, *, why: str, **changes: Any) -> RolloutState:
@@ -132,6 +130,7 @@ def _moved(
         state,
         plan=plan,
         since_epoch=plan.epoch,
+        order="",
         counts=Counts(),
         trips=state.trips if trips is None else trips,
         rest_s=state.rest_s if rest_s is None else rest_s,
