@@ -13,6 +13,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from failsoft.health.clock import Clock, SystemClock
@@ -102,8 +103,18 @@ def serve(handle: int, training: int, work: Callable[[Wire], None]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
     os.nice(_NICENESS)
+    _never_first()
     with socket.socket(fileno=handle) as wire:
         try:
             work(Wire(wire, SystemClock(), training=training))
         except ConnectionResetError:  # the training died with an answer unread
             return
+
+
+def _never_first() -> None:
+    """An order that wakes this process does not take the core from the training thread that sent it.
+
+    At the lowest priority alone it did: 0.2 to 6 ms of a hand-over were spent in the first look at the order.
+    """
+    with suppress(AttributeError, OSError):  # another system than Linux, or a container that forbids it
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
