@@ -125,7 +125,7 @@ class HealthMonitor:
 
     policy: HealthPolicy = field(default_factory=HealthPolicy)
     counts_as_bad: frozenset[Outcome] = BAD
-    """Outcomes held against the one who is watched; others than SHED and BAD_INPUT, which are never counted, are good."""
+    """Outcomes held against the one who is watched. SHED and BAD_INPUT are never counted; all others are good."""
 
     def __post_init__(self) -> None:
         """Start with an empty window."""

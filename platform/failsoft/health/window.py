@@ -43,7 +43,7 @@ class WindowSnapshot:
 
 
 class SlidingWindow:
-    """The last ``size`` outcomes. They are counted when somebody asks, not when they come: to record must cost nothing."""
+    """The last ``size`` outcomes. They are counted when somebody asks: to record them must cost next to nothing."""
 
     def __init__(self, size: int) -> None:
         if size < 1:
