@@ -112,7 +112,7 @@ class Slot:
         plain: list[Stretch] = []
         others: list[str] = []
         for name, place in self._places.items():
-            if _is_plain(tensors[name]):
+            if _is_plain(tensors[name], self._kinds[name]):
                 plain.append(Stretch(place.address, tensors[name].data_ptr(), place.size_bytes))
             else:
                 others.append(name)
@@ -185,10 +185,11 @@ class Slots:
         self._copiers.close()
 
 
-def _is_plain(tensor: Tensor) -> bool:
-    """Whether a tensor that fits lies in this process's memory as it is to be in the file, end to end."""
+def _is_plain(tensor: Tensor, kind: tuple[torch.dtype, torch.Size]) -> bool:
+    """Whether its numbers lie in this process's memory as they are to be in the file, end to end."""
     return (
         type(tensor) is Tensor
+        and (tensor.dtype, tensor.shape) == kind
         and tensor.is_cpu
         and tensor.layout is torch.strided
         and tensor.is_contiguous()
