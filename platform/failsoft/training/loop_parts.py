@@ -64,7 +64,7 @@ class LoopParts:
         self._rate = LowerRate(self.guard.relief, self.degradations)
         self.net = self._net()
         self._pace = self._pace_keeper()
-        self.state.memory = self.net.ladder
+        self.state.memory, self.state.samples = self.net.ladder, self._samples
         self._callbacks = Callbacks(self.listeners, self._chronicle.tell, self.desk.clock)
 
     def _pace_keeper(self) -> PaceKeeper | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypedDict, runtime_checkable
+from collections.abc import Mapping
+from typing import Any, Protocol, TypedDict, runtime_checkable
 
 import torch
 
@@ -67,6 +68,14 @@ class SampleCount:
         """The stretch since the last count is undone; what was skipped in it, too."""
         self._here()
         self._samples = self._left_out = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """The window of samples that are stood in for: an outage counts on in the attempt after a restart."""
+        return {"stood_in": self.share.counts()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take the window of a checkpoint on."""
+        self.share.load_counts(state_dict["stood_in"])
 
     def advice(self) -> tuple[Advice, str]:
         """Whether too many samples are stood in for, and why in words; the same on all ranks."""

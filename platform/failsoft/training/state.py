@@ -66,6 +66,8 @@ class TrainingState:
     """The guard's recent levels and the relief of the learning rate; restored from disk, kept through a rollback."""
     memory: Stateful | None = None
     """The memory ladder's rung and patience; restored from disk, kept through a rollback."""
+    samples: Stateful | None = None
+    """How many samples something stood in for; restored from disk, kept through a rollback."""
     position: int = 0
     """Global batches consumed since the start of the run, refused ones included."""
     step: int = 0
@@ -97,6 +99,7 @@ def flatten(state: TrainingState) -> FlatState:
         "breaker": None if state.breaker is None else state.breaker.state_dict(),
         "guard": None if state.guard is None else state.guard.state_dict(),
         "memory": None if state.memory is None else state.memory.state_dict(),
+        "samples": None if state.samples is None else state.samples.state_dict(),
     }
     try:
         plain = dict(json.loads(json.dumps(scalars)))
@@ -114,8 +117,8 @@ def unflatten(flat: FlatState, into: TrainingState, *, with_breaker: bool, conve
     Args:
         flat: what :func:`flatten` gave.
         into: parts of the same shapes.
-        with_breaker: also take on the counts of breaker, guard and memory ladder (a restart does, a rollback keeps the
-            live ones). A breaker that has a method ``rewound`` is shown its older counts instead.
+        with_breaker: also take on the counts of breaker, guard, memory ladder and samples (a restart does, a rollback
+            keeps the live ones). A breaker that has a method ``rewound`` is shown its older counts instead.
         convert: take tensors of another dtype on, in the live model's; without it they are refused.
 
     Raises:
@@ -128,7 +131,7 @@ def unflatten(flat: FlatState, into: TrainingState, *, with_breaker: bool, conve
     scalars = flat.scalars
     parts: dict[str, Any] = {"scheduler": into.scheduler, "scaler": into.scaler}
     if with_breaker:
-        parts |= {"breaker": into.breaker, "guard": into.guard, "memory": into.memory}
+        parts |= {"breaker": into.breaker, "guard": into.guard, "memory": into.memory, "samples": into.samples}
     elif isinstance(into.breaker, Rewindable):
         into.breaker.rewound(scalars["breaker"])
     for key, part in parts.items():

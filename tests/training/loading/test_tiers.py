@@ -18,6 +18,9 @@ from failsoft.training.loading.sample import Ask, BadKind
 from failsoft.training.loading.share import FillPolicy, SyntheticShare
 from failsoft.training.loading.tiered_dataset import TieredDataset
 from failsoft.training.loading.tiers import Source, TieredSource
+from failsoft.training.ranks import SoloRank
+from failsoft.training.samples import SampleCount
+from failsoft.training.state import TrainingState, flatten, unflatten
 
 REST = BackoffPolicy(first_s=10.0, factor=2.0, cap_s=60.0, jitter_fraction=0.0)
 POLICY = QuarantinePolicy(rest=REST)
@@ -138,6 +141,44 @@ def test_the_same_bad_sample_again_and_again_says_nothing_new_of_its_shard(tmp_p
     assert source.take_notes() == ()
 
 
+def test_a_shard_that_is_wholly_cached_is_tried_again_after_its_rest_and_is_back(tmp_path: Path) -> None:
+    clock, store, cache = ManualClock(), Store(), LocalCache(tmp_path, CachePolicy(max_bytes=10_000))
+    source = tiers(cache, store, clock=clock)
+    for index in range(10):
+        source.fetch(index)
+    store.ill = {"shard-1"}
+    for index in range(10, 13):
+        with pytest.raises(SampleError):
+            source.fetch(index)
+    store.ill = set()
+    for index in range(10, 20):
+        cache.keep(index, str(index).encode())  # by another worker
+    assert [note.resting for note in source.take_notes()] == [True]
+    asked = store.asked
+    assert {source.fetch(index).tier for index in range(20)} == {"cache"}
+    assert store.asked == asked  # it rests
+    clock.advance(10.0)
+    assert {source.fetch(index).tier for index in range(20)} == {"cache"}
+    assert store.asked == asked + 1  # one of its own samples, once
+    assert [(note.name, note.resting) for note in source.take_notes()] == [("remote: shard-1", False)]
+
+
+def test_a_tier_that_is_still_down_costs_what_is_cached_one_question_after_each_rest(tmp_path: Path) -> None:
+    clock, store, cache = ManualClock(), Store(), LocalCache(tmp_path, CachePolicy(max_bytes=10_000))
+    source = tiers(cache, store, clock=clock, synthesis=Zeros())
+    cache.keep(0, b"0")
+    store.up = False
+    for index in range(1, 4):
+        source.fetch(index)
+    asked = store.asked
+    for rest_s in (10.0, 20.0, 40.0, 60.0, 60.0):  # less and less often, up to the cap
+        clock.advance(rest_s)
+        assert {source.fetch(0).tier for _ in range(5)} == {"cache"}
+        asked += 1
+        assert store.asked == asked
+    assert all(note.resting for note in source.take_notes())
+
+
 def test_a_tiered_source_travels_to_a_worker(tmp_path: Path) -> None:
     source = TieredSource(tiers=(LocalCache(tmp_path, CachePolicy(max_bytes=100)), Store()))
     assert pickle.loads(pickle.dumps(source)).fetch(4).data == b"4"  # noqa: S301 -- made in this very test
@@ -190,6 +231,20 @@ def test_the_share_of_synthetic_samples_is_alarmed_first_and_stops_a_run_when_it
     share.met(40_000, synthetic=40_000)
     assert (share.alarming, share.too_much) == (True, True)
     assert share.in_words().startswith("41,500 of 140,000 samples (29.643 %) are synthetic; alarms above 1.000 %")
+
+
+def test_the_share_of_synthetic_samples_goes_on_over_a_restart(tmp_path: Path) -> None:
+    before, after = (SampleCount(object(), SoloRank()) for _ in range(2))
+    before.share.met(30_000, synthetic=600)
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    saved = flatten(TrainingState(model=model, optimizer=optimizer, samples=before))
+    unflatten(saved, TrainingState(model=model, optimizer=optimizer, samples=after), with_breaker=True)
+    assert after.share.alarming
+    assert after.share.in_words() == before.share.in_words()
+    del saved.scalars["samples"]  # a checkpoint from before there was one
+    unflatten(saved, TrainingState(model=model, optimizer=optimizer, samples=after), with_breaker=True)
+    assert after.share.alarming
 
 
 def test_a_short_outage_in_a_short_run_does_not_stop_it() -> None:

@@ -92,6 +92,11 @@ class Quarantine:
             self._life.move(Gate.PROBING, why=f"rested for {self.rest_s:.3g} s")
         return self.gate is not Gate.OPEN
 
+    @property
+    def is_due(self) -> bool:
+        """It is ill, and has rested long enough to be tried again."""
+        return not self.is_well and (self.gate is Gate.PROBING or self._clock.monotonic_s() >= self._until_s)
+
     def answered(self) -> None:
         """It gave what it was asked for."""
         self._good += 1

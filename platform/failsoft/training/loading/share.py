@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from failsoft.errors import ConfigError
@@ -43,6 +44,14 @@ class SyntheticShare:
     def met(self, samples: int, *, synthetic: int) -> None:
         """So many samples since the last time, and how many of them were made up."""
         self._monitor.count(good=max(0, samples - synthetic), bad=synthetic)
+
+    def counts(self) -> list[list[int]]:
+        """The window as small JSON."""
+        return self._monitor.counts()
+
+    def load_counts(self, counts: Iterable[Sequence[int]]) -> None:
+        """Take the window of :meth:`counts` on."""
+        self._monitor.load_counts(counts)
 
     @property
     def bad(self) -> int:

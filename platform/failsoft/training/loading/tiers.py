@@ -1,5 +1,8 @@
 """Sources in tiers: the nearest that has a sample gives it; one that fails rests, and is asked again after that.
 
+Also when a cache holds all that is wanted of it: then what the cache gave is asked of it once more after each rest, or
+nobody would ever know that it is back.
+
 Each tier has a breaker, and so has each shard of it: a tier that can't be reached is given up as a whole (one shard
 after the other would cost a time-out each), a shard that is torn is given up alone. What comes from a lower tier fills
 the caches above it.
@@ -9,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -94,6 +98,7 @@ class TieredSource:
         self._breakers: dict[tuple[str, str], list[Quarantine]] = {}
         self._notes: list[SourceNote] = []
         self._wrong: set[tuple[str, int]] = set()
+        self._ill: set[tuple[str, str]] = set()
         self._rng = random.Random(self.seed)
 
     def source_of(self, index: int) -> str:
@@ -114,6 +119,8 @@ class TieredSource:
             if data is not None:
                 if depth:
                     self._fill(self.tiers[:depth], index, data)
+                if self._ill:
+                    self._look_after(self.tiers[depth + 1 :], index)
                 return Fetched(data, tier.name, synthetic=False)
         why = "; ".join(refusals) or "no tier holds it"
         if self.synthesis is None:
@@ -146,6 +153,14 @@ class TieredSource:
         for breaker in told:
             breaker.answered()
         return data
+
+    def _look_after(self, below: Sequence[Source], index: int) -> None:
+        """Ask those that have rested long enough for a sample that is at hand already; what they say decides."""
+        for tier in below:
+            told = self._concerned(tier, tier.shard_of(index))
+            if any(breaker.is_due for breaker in told):
+                with suppress(SampleError):
+                    self._ask(tier, index, [])
 
     def _is_news(self, wrong: tuple[str, int]) -> bool:
         """Whether a sample's bytes are found wrong for the first time.
@@ -187,9 +202,12 @@ class TieredSource:
     def _forget_one(self) -> None:
         """The oldest shard that is well: a data set of a million shards must not end in a million breakers."""
         well = (key for key, told in self._breakers.items() if key[1] and told[-1].gate is Gate.CLOSED)
-        self._breakers.pop(next(well, next(key for key in self._breakers if key[1])))
+        gone = next(well, next(key for key in self._breakers if key[1]))
+        self._breakers.pop(gone)
+        self._ill.discard(gone)
 
     def _moved(self, key: tuple[str, str], move: Move[Gate]) -> None:
+        (self._ill.discard if move.after is Gate.CLOSED else self._ill.add)(key)
         if move.after is Gate.PROBING:
             return
         resting, breaker = move.after is Gate.OPEN, self._breakers[key][-1]
