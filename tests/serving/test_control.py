@@ -121,7 +121,7 @@ async def test_only_a_whole_release_is_proposed(tmp_path: Path) -> None:
         with pytest.raises(DamagedArtifactError):
             await controller.propose("r3", "me")
         assert plan_of(await controller.propose("r2", "me")).subject_release == "r2"
-        assert plan_of(await controller.abort("no", "me")).stage is Stage.REJECTED
+        assert plan_of(await controller.abort("r2", "no", "me")).stage is Stage.REJECTED
 
 
 async def test_the_release_arms_the_health_rule_with_its_own_baseline(tmp_path: Path) -> None:

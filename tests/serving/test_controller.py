@@ -60,8 +60,8 @@ async def test_errors_of_the_controller_arrive_as_ours(config: ControllerConfig)
     client = ControllerClient(config)
     with pytest.raises(ArtifactMissingError, match="no release named 'r9'"):
         await client.propose("r9", "me")
-    with pytest.raises(ConfigError, match="no release is on trial"):
-        await client.abort("x", "me")
+    with pytest.raises(ConfigError, match="r9 is not on trial; r1 is in serving"):
+        await client.abort("r9", "x", "me")
 
 
 def test_starting_twice_is_one_controller_and_stopping_twice_is_none(config: ControllerConfig) -> None:

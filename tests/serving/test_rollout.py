@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from failsoft.errors import ConfigError
-from failsoft.serving.plan import LIVE, Arm, Colour, Stage
+from failsoft.serving.plan import LIVE, Colour, Stage
 from failsoft.serving.stages import MOVES, NEXT, ON_TRIAL, WATCHED
 from tests.serving.worlds import World, quick_policy, world_at
 
@@ -91,7 +91,7 @@ def test_an_order_outranks_every_stage_and_leaves_only_the_ladder(stage: Stage) 
 @pytest.mark.parametrize("stage", [*NEXT, Stage.DEGRADED])
 def test_a_release_called_off_has_share_0_at_once_and_the_old_one_serves(stage: Stage) -> None:
     world = world_at(stage, trial=True)
-    world.rollout.abort(why="looks wrong", by="me")
+    world.rollout.abort(world.plan.subject_release, why="looks wrong", by="me")
     plan = world.plan
     assert (plan.stage, plan.share, plan.mirror_share, plan.stand_in) == (Stage.REJECTED, 0.0, 0.0, Colour.BLUE)
     with pytest.raises(ConfigError, match="was rejected"):
@@ -105,7 +105,7 @@ def test_what_serves_can_not_be_called_off(stage: Stage) -> None:
     world = world_at(stage)
     before = world.plan
     with pytest.raises(ConfigError, match="failsoft degrade"):
-        world.rollout.abort(why="no", by="me")
+        world.rollout.abort(world.plan.release_in_service, why="no", by="me")
     assert world.plan == before
 
 
@@ -220,55 +220,3 @@ def test_no_release_is_proposed_against_an_order(world: World) -> None:
 def test_the_table_and_the_machine_agree_on_where_callers_are_answered() -> None:
     assert {stage for stage in Stage if quick_policy().share_of(stage) > 0.0} == LIVE
     assert set(MOVES) == set(Stage)
-
-
-@pytest.mark.parametrize("stage", [*NEXT, Stage.DEGRADED])
-def test_an_order_in_a_trial_leaves_the_old_release_standing_in_and_the_trial_begins_anew_after_it(
-    stage: Stage,
-) -> None:
-    world = world_at(stage, trial=True)
-    world.rollout.force(30.0, why="pause", by="me")
-    plan = world.plan
-    assert (plan.stage, plan.forced, plan.share, plan.stand_in) == (Stage.DEGRADED, True, 0.0, Colour.BLUE)
-    world.rollout.restore(why="go on", by="me")
-    plan = world.plan
-    assert (plan.stage, plan.subject_release, plan.stand_in) == (Stage.SHADOW, "r2", Colour.BLUE)
-    world.run_until(Stage.SERVING)
-    assert (world.plan.subject_release, world.plan.stand_in) == ("r2", Colour.BLUE)
-
-
-def test_an_order_against_a_promoted_release_lets_the_warm_old_one_answer() -> None:
-    world = world_at(Stage.SERVING, trial=True)
-    world.rollout.force(None, why="complaints", by="me")
-    assert (world.plan.stage, world.plan.stand_in, world.plan.subject_release) == (Stage.DEGRADED, Colour.BLUE, "r2")
-
-
-def test_a_stand_in_that_falls_ill_under_an_order_leaves_the_ladder_and_the_order_stands() -> None:
-    world = world_at(Stage.CANARY, trial=True)
-    world.rollout.force(None, why="pause", by="me")
-    for _ in range(5):
-        world.report({"weak": 10}, arm=Arm.STAND_IN)
-    world.run(0.5)
-    assert (world.plan.stand_in, world.plan.forced) == (None, True)
-
-
-@pytest.mark.parametrize("stage", Stage)
-def test_the_same_order_again_makes_no_new_plan_and_its_time_starts_anew(stage: Stage) -> None:
-    world = world_at(stage)
-    world.rollout.force(20.0, why="drill", by="me")
-    epoch = world.plan.epoch
-    world.run(5.0)
-    world.rollout.force(20.0, why="drill", by="me")
-    assert (world.plan.epoch, world.plan.forced_remaining_s) == (epoch, 20.0)
-    assert ("order_renewed", "ordered by me for 20 s: drill") in world.events
-    world.start()
-    assert world.plan.forced_remaining_s == 20.0
-    world.rollout.force(20.0, why="another reason", by="me")
-    assert world.plan.epoch == epoch + 1
-
-
-def test_a_release_on_trial_can_be_called_off_while_an_order_holds_it_back() -> None:
-    world = world_at(Stage.RAMP_20, trial=True)
-    world.rollout.force(None, why="pause", by="me")
-    world.rollout.abort(why="looks wrong", by="me")
-    assert (world.stage, world.plan.stand_in, world.plan.forced) == (Stage.REJECTED, Colour.BLUE, False)

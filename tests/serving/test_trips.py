@@ -103,7 +103,7 @@ class CrossedNews(RuleBasedStateMachine):
             "force": lambda: self.world.rollout.force(None, why="x", by="me"),
             "restore": lambda: self.world.rollout.restore(why="x", by="me"),
             "propose": lambda: self.world.rollout.propose(f"new-{self.releases}", by="me"),
-            "abort": lambda: self.world.rollout.abort(why="x", by="me"),
+            "abort": lambda: self.world.rollout.abort(self.world.plan.subject_release, why="x", by="me"),
         }
         self.ill: set[Load] = set()
         self.told: set[Load] = set()

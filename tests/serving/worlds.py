@@ -163,7 +163,7 @@ class World:
         elif stage is not Stage.SERVING:
             self.trip("g1", self.plan.epoch, "made ill")
         if stage is Stage.REJECTED:
-            self.rollout.abort(why="made ill", by="test")
+            self.rollout.abort(self.plan.subject_release, why="made ill", by="test")
         elif stage is Stage.DEGRADED and trial:
             self.trip("g1", self.plan.epoch, "made ill")
         elif stage is not Stage.SERVING or trial:

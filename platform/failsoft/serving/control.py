@@ -21,7 +21,7 @@ from failsoft.serving.evidence import OutcomeBatch
 from failsoft.serving.plan import Colour, RoutingPlan
 from failsoft.serving.planstore import PlanStore
 from failsoft.serving.rollout import Rollout
-from failsoft.serving.stages import stage_policy
+from failsoft.serving.stages import stage_named, stage_policy
 from failsoft.serving.surroundings import HomeSurroundings
 from failsoft.serving.trips import Trip
 
@@ -121,9 +121,24 @@ class Controller:
         self._rollout.propose(release, by=by)
         return self._plan()
 
-    async def abort(self, why: str, by: str) -> str:
-        """Call a release on trial off; see :meth:`Rollout.abort`."""
-        self._rollout.abort(why=why, by=by)
+    async def abort(self, release: str, why: str, by: str) -> str:
+        """Give a release up; see :meth:`Rollout.abort`."""
+        self._rollout.abort(release, why=why, by=by)
+        return self._plan()
+
+    async def hold(self, release: str, why: str, by: str) -> str:
+        """Keep a release in its stage; see :meth:`Rollout.hold`."""
+        self._rollout.hold(release, why=why, by=by)
+        return self._plan()
+
+    async def resume(self, release: str, why: str, by: str) -> str:
+        """Let a release that is held go on; see :meth:`Rollout.resume`."""
+        self._rollout.resume(release, why=why, by=by)
+        return self._plan()
+
+    async def advance(self, release: str, from_stage: str, why: str, by: str) -> str:
+        """Let a release into the next stage by hand; see :meth:`Rollout.advance`."""
+        self._rollout.advance(release, from_stage=stage_named(from_stage), why=why, by=by)
         return self._plan()
 
     async def status(self) -> dict[str, Any]:

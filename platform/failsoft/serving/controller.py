@@ -135,9 +135,21 @@ class ControllerClient:
         """See :meth:`Controller.propose`."""
         return await self._ask("propose", release, by, within_s=_START_S)
 
-    async def abort(self, why: str, by: str) -> RoutingPlan:
+    async def abort(self, release: str, why: str, by: str) -> RoutingPlan:
         """See :meth:`Rollout.abort`."""
-        return await self._ask("abort", why, by)
+        return await self._ask("abort", release, why, by)
+
+    async def hold(self, release: str, why: str, by: str) -> RoutingPlan:
+        """See :meth:`Rollout.hold`."""
+        return await self._ask("hold", release, why, by)
+
+    async def resume(self, release: str, why: str, by: str) -> RoutingPlan:
+        """See :meth:`Rollout.resume`."""
+        return await self._ask("resume", release, why, by)
+
+    async def advance(self, release: str, from_stage: str, why: str, by: str) -> RoutingPlan:
+        """See :meth:`Rollout.advance`."""
+        return await self._ask("advance", release, from_stage, why, by)
 
     async def status(self) -> dict[str, Any]:
         """See :meth:`Rollout.status`."""

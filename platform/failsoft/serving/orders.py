@@ -7,7 +7,7 @@ import math
 from failsoft.errors import ConfigError
 from failsoft.serving.plan import Stage
 from failsoft.serving.planstore import RolloutState
-from failsoft.serving.stages import ON_TRIAL
+from failsoft.serving.stages import NEXT, ON_TRIAL
 
 
 def refuse_bad_time(for_s: float | None) -> None:
@@ -35,14 +35,50 @@ def refuse_bad_proposal(state: RolloutState, release: str) -> None:
 
 def may_reject(state: RolloutState) -> bool:
     """Whether the subject is a release on its first way up, with an older one that serves in its place."""
-    on_its_way = state.plan.stage in ON_TRIAL or state.plan.stage is Stage.DEGRADED
-    return on_its_way and not state.proven and state.plan.stand_in is not None
+    return on_its_way(state) and not state.proven and state.plan.stand_in is not None
 
 
-def refuse_bad_abort(state: RolloutState) -> None:
-    """Only a release on trial can be called off, and only when an older one can serve."""
-    if may_reject(state):
+def on_its_way(state: RolloutState) -> bool:
+    """Whether the subject is below full service, and would rise again by itself."""
+    return state.plan.stage in ON_TRIAL or state.plan.stage is Stage.DEGRADED
+
+
+def is_given_up(state: RolloutState, release: str) -> bool:
+    """Whether a release was called off before, so that calling it off again changes nothing."""
+    plan = state.plan
+    return release in state.rejected and (plan.stage is Stage.REJECTED or release != plan.subject_release)
+
+
+def refuse_bad_abort(state: RolloutState, release: str) -> None:
+    """Only the subject can be called off, on trial or in service, and only when an older release can serve."""
+    _refuse_another(state, release)
+    if state.plan.stand_in is not None:
         return
-    if not state.proven and state.plan.stand_in is None:
+    if not state.proven:
         raise ConfigError("no older release could serve in its place; to answer by the ladder: failsoft degrade")
-    raise ConfigError("no release is on trial; to hold back the one that serves, use: failsoft degrade")
+    raise ConfigError(f"no older release stands by for {release}; to hold back the one that serves: failsoft degrade")
+
+
+def refuse_bad_hold(state: RolloutState, release: str) -> None:
+    """Only what rises by itself can be held where it is."""
+    _refuse_another(state, release)
+    if not on_its_way(state):
+        raise ConfigError(f"{release} is in {state.plan.stage} and not on its way; there is nothing to hold")
+
+
+def refuse_bad_advance(state: RolloutState, release: str, from_stage: Stage) -> None:
+    """An operator lets the subject go on from the stage in which she saw it, and from no other."""
+    _refuse_another(state, release)
+    if from_stage not in ON_TRIAL:
+        raise ConfigError(f"{from_stage} has no trial to pass; advance from one of {', '.join(NEXT)}")
+    if state.plan.stage is not from_stage:
+        raise ConfigError(f"{release} is in {state.plan.stage}, not in {from_stage}; look at it: failsoft status")
+
+
+def _refuse_another(state: RolloutState, release: str) -> None:
+    plan = state.plan
+    if release != plan.subject_release or plan.stage is Stage.REJECTED:
+        raise ConfigError(
+            f"{release} is not on trial; {plan.subject_release} is in {plan.stage}. To hold back what serves: "
+            "failsoft degrade"
+        )

@@ -9,6 +9,7 @@ from failsoft.serving import transitions
 from failsoft.serving.course import Course
 from failsoft.serving.judgement import Action, Decision, Evidence, judge_stage
 from failsoft.serving.plan import Stage
+from failsoft.serving.planstore import RolloutState
 from failsoft.serving.shaping import Situation, shape_of
 
 
@@ -59,11 +60,13 @@ class Pacer:
         if self._watch_stand_in():
             return
         if plan.forced and (plan.forced_remaining_s is None or plan.forced_remaining_s > 0.0):
-            self.waits_for = "an operator's order"
+            self.waits_for = _order_in_words(state)
         elif plan.forced and state.rest_s > 0.0:
             course.go(transitions.unforced(state, why="the order has expired, the rest goes on"))
         elif state.rest_s > 0.0:
             self.waits_for = f"rest, {state.rest_s:.1f} s left"
+        elif state.held:
+            self.waits_for = f"an operator: {state.held}"
         elif course.around.ready_fraction(plan) == 0.0:
             self.waits_for = "no replica of the subject is ready"
         else:
@@ -72,13 +75,19 @@ class Pacer:
 
     def _judge(self) -> None:
         course, decision = self._course, self.decide()
-        self.waits_for = decision.why
+        self.waits_for = decision.why if course.plan.stage is not Stage.SERVING else "nothing: the subject serves"
         if decision.action is Action.TRIP:
             course.fall(decision.why)
+        elif decision.action is Action.ADVANCE and self._needs_hand():
+            self.waits_for = f"an operator, to let it on ({course.state.held or 'by hand'}); passed: {decision.why}"
+            self._watch_stand_in()
         elif decision.action is Action.ADVANCE:
             course.go(transitions.advanced(course.state, course.policy, why=decision.why))
         elif not (self._watch_stand_in() or self._shape()):
             self._forget_old_trips()
+
+    def _needs_hand(self) -> bool:
+        return bool(self._course.state.held) or self._course.policy.by_hand
 
     def _watch_stand_in(self) -> bool:
         """True when a stand-in model fell ill."""
@@ -110,3 +119,9 @@ class Pacer:
         if course.plan.stage is Stage.SERVING and state.trips and course.gather.counts.active_s >= quiet_s:
             why = f"no trip in {quiet_s:.0f} s of answers: the rest starts from its first value again"
             course.go(transitions.reshaped(replace(state, trips=0), why=why, relapses=0))
+
+
+def _order_in_words(state: RolloutState) -> str:
+    left_s = state.plan.forced_remaining_s
+    left = "until it is restored" if left_s is None else f"{left_s:.0f} s left"
+    return f"the end of an operator's order, {left}: {state.order or state.plan.why}"

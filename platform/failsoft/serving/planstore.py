@@ -32,6 +32,8 @@ class RolloutState:
     """Reports and trips under plans from this one on concern the subject as it is now."""
     order: str = ""
     """The operator's order that is in force, in words; the same one again changes nothing but its end."""
+    held: str = ""
+    """Who holds the subject in its stage, and why, in words; empty: it rises by itself."""
     proven: bool = True
     """The subject has been in SERVING: it is never rejected, it only falls and returns."""
     trips: int = 0
@@ -48,6 +50,7 @@ class RolloutState:
             "plan": self.plan.as_json(),
             "since_epoch": self.since_epoch,
             "order": self.order,
+            "held": self.held,
             "proven": self.proven,
             "trips": self.trips,
             "rest_s": self.rest_s,

@@ -7,17 +7,19 @@ operators say. Only the monotonic clock is read, and only differences of it are 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
-from failsoft.errors import PlanStoreError
+from failsoft.errors import ConfigError, PlanStoreError
 from failsoft.health.clock import Clock
 from failsoft.serving import orders, transitions
 from failsoft.serving.course import Course
 from failsoft.serving.evidence import OutcomeBatch
+from failsoft.serving.judgement import Action
 from failsoft.serving.pacer import Pacer
 from failsoft.serving.plan import RoutingPlan, Stage
 from failsoft.serving.planstore import PlanStore
-from failsoft.serving.stages import WATCHED, StagePolicy
+from failsoft.serving.stages import NEXT, WATCHED, StagePolicy
 from failsoft.serving.surroundings import Surroundings
 from failsoft.serving.trips import Trip
 
@@ -122,16 +124,67 @@ class Rollout:
         orders.refuse_bad_proposal(state, release)
         course.go(transitions.proposed(state, release, course.policy, why=f"{release} proposed by {by}"))
 
-    def abort(self, *, why: str, by: str) -> None:
-        """End the way of a release on trial: its share is 0 at once, and the old release serves.
+    def abort(self, release: str, *, why: str, by: str) -> None:
+        """Give a release up, on trial or in service: its share is 0 at once, and the older one, still warm, serves.
+
+        A release that was given up already stays so, and nothing changes.
 
         Raises:
-            ConfigError: nothing is on trial, or no older release could serve.
+            ConfigError: it is not the subject, or no older release could serve.
             PlanStoreError: it could not be made durable; the old plan stays.
         """
         state = self._course.state
-        orders.refuse_bad_abort(state)
-        self._course.go(transitions.rejected(state, why=f"called off by {by}: {why}"))
+        if orders.is_given_up(state, release):
+            return
+        orders.refuse_bad_abort(state, release)
+        words = "rolled back" if state.proven else "called off"
+        self._course.go(transitions.rejected(state, why=f"{words} by {by}: {why}"))
+
+    def hold(self, release: str, *, why: str, by: str) -> None:
+        """Let a release stay in the stage where it is until :meth:`resume`. It still falls when it is ill.
+
+        Raises:
+            ConfigError: it is not the subject, or not on its way.
+            PlanStoreError: it could not be made durable; it goes on.
+        """
+        orders.refuse_bad_hold(self._course.state, release)
+        self._set_held(f"held by {by}: {why}")
+
+    def resume(self, release: str, *, why: str, by: str) -> None:
+        """Let a release that is held go on by itself. Does nothing for one that is not held.
+
+        Raises:
+            ConfigError: it is not the subject, or not on its way.
+            PlanStoreError: it could not be made durable; it stays held.
+        """
+        orders.refuse_bad_hold(self._course.state, release)
+        self._set_held("", told=f"let go by {by}: {why}")
+
+    def advance(self, release: str, *, from_stage: Stage, why: str, by: str) -> None:
+        """Let a release that has passed ``from_stage``, and is held or goes by hand, into the next stage.
+
+        Does nothing when it is there already, so that an order told twice is one step.
+
+        Raises:
+            ConfigError: it is not the subject, in another stage, or has not passed this one: no stage is skipped.
+            PlanStoreError: it could not be made durable; it stays.
+        """
+        course = self._course
+        if release == self.plan.subject_release and NEXT.get(from_stage) is self.plan.stage:
+            return
+        orders.refuse_bad_advance(course.state, release, from_stage)
+        course.pass_time()
+        decision = self._pacer.decide()
+        if decision.action is not Action.ADVANCE:
+            raise ConfigError(f"{release} has not passed {from_stage} yet: {decision.why}")
+        why = f"let on by {by}: {why}; {decision.why}"
+        course.go(transitions.advanced(course.state, course.policy, why=why))
+
+    def _set_held(self, held: str, *, told: str = "") -> None:
+        course = self._course
+        if course.state.held != held:
+            course.keep(replace(course.state, held=held))
+            course.around.record("trial_held" if held else "trial_resumed", held or told, epoch=self.plan.epoch)
 
     def tick(self) -> None:
         """Let time pass, judge, and make at most one change. Call it often; never raises."""
@@ -152,6 +205,9 @@ class Rollout:
             "plan": self.plan.as_json(),
             "waits_for": self._pacer.waits_for,
             "rest_remaining_s": round(state.rest_s, 3),
+            "trips": state.trips,
+            "order": state.order,
+            "held": state.held,
             "evidence": gather.counts.as_json(),
             "health": {"status": str(verdict.status), "reason": verdict.reason},
             "mirror": {"agree": gather.agree, "compared": gather.compared},

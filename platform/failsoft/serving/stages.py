@@ -23,7 +23,7 @@ from failsoft.serving.plan import Stage
 _S = Stage
 
 MOVES: Mapping[Stage, frozenset[Stage]] = {
-    _S.SERVING: frozenset({_S.DEGRADED, _S.SHADOW}),
+    _S.SERVING: frozenset({_S.DEGRADED, _S.SHADOW, _S.REJECTED}),
     _S.DEGRADED: frozenset({_S.DEGRADED, _S.SHADOW, _S.REJECTED}),
     _S.SHADOW: frozenset({_S.CANARY, _S.DEGRADED, _S.REJECTED, _S.SHADOW}),
     _S.CANARY: frozenset({_S.RAMP_20, _S.DEGRADED, _S.REJECTED, _S.SHADOW}),
@@ -32,7 +32,8 @@ MOVES: Mapping[Stage, frozenset[Stage]] = {
     _S.REJECTED: frozenset({_S.DEGRADED, _S.SHADOW}),
 }
 """Every move there is. To SHADOW: the rest is over, or another release begins its way. DEGRADED to itself: an order
-of an operator. To REJECTED: a release on trial failed too often or was called off. From REJECTED to
+of an operator. To REJECTED: a release on trial failed too often or was called off, or one in service was rolled back.
+From REJECTED to
 DEGRADED: the old release, which serves, fell ill or was held back."""
 
 NEXT: Mapping[Stage, Stage] = {
@@ -104,6 +105,8 @@ class StagePolicy:
     """So many trips of a release on trial end its way, when an older release serves."""
     health: HealthPolicy = field(default_factory=HealthPolicy)
     """The trip, armed in every stage."""
+    by_hand: bool = False
+    """A stage that was passed waits for an operator to let the release on. It still falls by itself."""
     keep_every_s: float = 5.0
     """Timers and counts are stored this often; a crash loses no more than that of them, and never a move."""
 
@@ -145,6 +148,18 @@ class StagePolicy:
         return self.rules[stage].share if stage in ON_TRIAL else 0.0
 
 
+def stage_named(name: str) -> Stage:
+    """The stage of a name, as ``ramp_20``.
+
+    Raises:
+        ConfigError: there is no such stage.
+    """
+    try:
+        return Stage(name)
+    except ValueError as error:
+        raise ConfigError(f"there is no stage {name!r}; use one of {', '.join(Stage)}") from error
+
+
 def stage_policy(profile: str) -> StagePolicy:
     """The policy of a named profile.
 
@@ -153,9 +168,14 @@ def stage_policy(profile: str) -> StagePolicy:
     """
     if profile == "production":
         return StagePolicy()
+    if profile == "by-hand":
+        return StagePolicy(by_hand=True)
     if profile == "drill":
         return _drill()
-    raise ConfigError(f"there is no profile {profile!r}; use production, or drill for times in seconds")
+    raise ConfigError(
+        f"there is no profile {profile!r}; use production, by-hand to let each stage pass yourself, or drill for times "
+        "in seconds"
+    )
 
 
 def _drill() -> StagePolicy:

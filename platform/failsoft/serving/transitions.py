@@ -38,9 +38,9 @@ def tripped(state: RolloutState, *, rest_s: float, why: str) -> RolloutState:
 
 
 def rejected(state: RolloutState, *, why: str) -> RolloutState:
-    """The release on trial is given up; the old one, which stands in, goes on. Needs a stand-in model."""
+    """The subject, on trial or in service, is given up; the old release, which stands in, goes on. Needs one."""
     recent = dict(list(state.rejected.items())[1 - _MAX_REJECTED :]) | {state.plan.subject_release: why}
-    return replace(_moved(state, Stage.REJECTED, why), rejected=recent)
+    return replace(_moved(state, Stage.REJECTED, why), rejected=recent, held="")
 
 
 def to_shadow(state: RolloutState, policy: StagePolicy, *, why: str) -> RolloutState:
@@ -56,8 +56,9 @@ def advanced(state: RolloutState, policy: StagePolicy, *, why: str) -> RolloutSt
     """The subject passed its stage and gets the next share; the evidence of the whole trial stays."""
     to = NEXT[state.plan.stage]
     counts = Counts(on_trial=state.counts.on_trial, stand_in=state.counts.stand_in)
-    proven = state.proven or to is Stage.SERVING
-    return replace(_moved(state, to, why, share=policy.share_of(to)), counts=counts, proven=proven)
+    serves = to is Stage.SERVING
+    after = _moved(state, to, why, share=policy.share_of(to))
+    return replace(after, counts=counts, proven=state.proven or serves, held="" if serves else state.held)
 
 
 def proposed(state: RolloutState, release: str, policy: StagePolicy, *, why: str) -> RolloutState:
@@ -85,6 +86,7 @@ def proposed(state: RolloutState, release: str, policy: StagePolicy, *, why: str
         proven=False,
         trips=0,
         rest_s=0.0,
+        held="",
     )
 
 
