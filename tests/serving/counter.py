@@ -5,6 +5,7 @@ from __future__ import annotations
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.health.window import Outcome
 from failsoft.serving.config import GatewayConfig
+from failsoft.serving.intents import INTENTS
 from failsoft.serving.messages import PredictAnswer
 from failsoft.serving.plan import Arm, Colour, RoutingPlan
 from failsoft.serving.request import Answerer, Situation
@@ -31,10 +32,13 @@ class Counter:
             journal=self.notes,
             clock=clock,
             config=self.config,
+            task=INTENTS,
         )
 
     async def ask(self, text: str = "play some jazz", *, key: str = "caller") -> PredictAnswer:
-        return await self.answerer.answer(text, key=key, request_id="q1", timeout_ms=self.timeout_ms)
+        answer = await self.answerer.answer(text, key=key, request_id="q1", timeout_ms=self.timeout_ms)
+        assert isinstance(answer, PredictAnswer)
+        return answer
 
     @property
     def noted(self) -> list[tuple[Arm, Outcome]]:

@@ -6,11 +6,12 @@ import asyncio
 from dataclasses import dataclass, field
 
 from failsoft.health.window import Outcome
-from failsoft.serving.ladder import FallbackLadder, RungAnswer
-from failsoft.serving.messages import Entity, PredictAnswer, Source
+from failsoft.serving.ladder import FallbackLadder
+from failsoft.serving.messages import Answer, Entity, Source
 from failsoft.serving.outcomes import Seen
 from failsoft.serving.plan import Colour, RoutingPlan, Stage
 from failsoft.serving.request import Mirrored, NoReading, Reading
+from failsoft.serving.seam import RungAnswer
 
 
 def plan(
@@ -59,7 +60,7 @@ def reading(
 ) -> Reading:
     """Any answer of a model."""
     return Reading(
-        intent="play_music",
+        output="play_music",
         confidence=confidence,
         entities=entities,
         release=release,
@@ -91,7 +92,7 @@ class Notes:
 
     seen: list[Seen] = field(default_factory=list)
     stale_colours: list[Colour] = field(default_factory=list)
-    answers: list[PredictAnswer] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
     copies: list[Mirrored] = field(default_factory=list)
 
     def note(self, seen: Seen) -> None:
@@ -102,7 +103,7 @@ class Notes:
         """Keep."""
         self.stale_colours.append(colour)
 
-    def answered(self, answer: PredictAnswer) -> None:
+    def answered(self, answer: Answer) -> None:
         """Keep."""
         self.answers.append(answer)
 
@@ -118,7 +119,7 @@ class Rules:
 
     def answer(self, text: str) -> RungAnswer:
         """The default answer."""
-        return RungAnswer(source=Source.RULES, intent="help")
+        return RungAnswer(source=Source.RULES, output="help")
 
 
 def ladder() -> FallbackLadder:

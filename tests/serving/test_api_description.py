@@ -11,9 +11,11 @@ from jsonschema import Draft202012Validator
 
 from failsoft.errors import NotAuthorizedError
 from failsoft.serving import examples
+from failsoft.serving.intents import INTENTS
 from failsoft.serving.messages import PredictAnswer, PredictRequest
 from failsoft.serving.plan import RoutingPlan
 from failsoft.serving.routes import Force, Reason, build_routes
+from failsoft.serving.wire import wire_of
 from tests.serving.test_routes import FakeFront
 
 
@@ -21,7 +23,7 @@ def nobody(authorization: str | None) -> None:
     raise NotAuthorizedError(f"{authorization} is no operator")
 
 
-DOCUMENT: dict[str, Any] = build_routes(FakeFront(), nobody).openapi()
+DOCUMENT: dict[str, Any] = build_routes(FakeFront(), nobody, wire=wire_of(INTENTS)).openapi()
 OPERATIONS = {
     f"{method} {path}": operation for path, item in DOCUMENT["paths"].items() for method, operation in item.items()
 }

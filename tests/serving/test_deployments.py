@@ -11,7 +11,10 @@ import pytest
 from failsoft.artifacts.bundle import Bundle, Golden, write_golden
 from failsoft.errors import IncompatibleArtifactError
 from failsoft.models.scores import ScoreBatch
-from failsoft.serving.deployments import check_golden
+from failsoft.serving.golden import check_golden
+from failsoft.serving.quality.intents import IntentsAndEntities
+
+FITTED = {"temperature": 1.0}
 
 
 class Model:
@@ -38,9 +41,9 @@ def bundle(folder: Path, *intents: str) -> Bundle:
 
 
 def test_a_release_that_answers_as_it_did_when_it_was_made_loads(tmp_path: Path) -> None:
-    check_golden(Model(), bundle(tmp_path, "get_weather", "get_weather"))
+    check_golden(Model(), bundle(tmp_path, "get_weather", "get_weather"), IntentsAndEntities(), FITTED)
 
 
 def test_a_release_that_answers_otherwise_here_is_refused(tmp_path: Path) -> None:
     with pytest.raises(IncompatibleArtifactError, match=r"r1 answers 'sunny\?' with get_weather, but play_music"):
-        check_golden(Model(), bundle(tmp_path, "get_weather", "play_music"))
+        check_golden(Model(), bundle(tmp_path, "get_weather", "play_music"), IntentsAndEntities(), FITTED)

@@ -148,7 +148,7 @@ async def test_a_release_that_can_not_be_armed_is_shown_in_the_status() -> None:
 async def test_copies_that_find_no_room_are_dropped_and_counted() -> None:
     replica = Replica()
     for _ in range(3):
-        replica.desk.mirror(Mirrored(text="play", plan=replica.plan, live_intent="play_music"))
+        replica.desk.mirror(Mirrored(text="play", plan=replica.plan, live_output="play_music"))
     assert replica.desk.status()["mirror"]["dropped"] == {"full": 2}
 
 

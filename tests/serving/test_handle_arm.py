@@ -15,8 +15,8 @@ from ray.serve.handle import DeploymentHandle
 from failsoft.errors import ServingError
 from failsoft.health.window import Outcome
 from failsoft.models.scores import ScoreBatch
-from failsoft.serving.defence import QualityPolicy
 from failsoft.serving.handle_arm import HandleArm
+from failsoft.serving.quality.intents import IntentsAndEntities
 from failsoft.serving.replies import ModelReply
 from failsoft.serving.request import NoReading, Reading
 
@@ -32,7 +32,7 @@ def reply(*logits: float, texts: int = 1) -> ModelReply:
         oov_fraction_B=np.zeros(texts, dtype=np.float32),
         left_out_B=np.zeros(texts, dtype=np.int32),
     )
-    return ModelReply(scores=scores, temperature=1.0, release="r1", load_generation=1)
+    return ModelReply(scores=scores, measures={"temperature": 1.0}, release="r1", load_generation=1)
 
 
 class FakeResponse:
@@ -67,7 +67,7 @@ class FakeHandle:
 
 
 def arm_over(handle: FakeHandle) -> HandleArm:
-    return HandleArm(cast("DeploymentHandle[Any]", handle), QualityPolicy())
+    return HandleArm(cast("DeploymentHandle[Any]", handle), IntentsAndEntities())
 
 
 async def found(handle: FakeHandle) -> HandleArm:
@@ -84,7 +84,7 @@ async def ask(outcome: ModelReply | Exception | None) -> Reading | NoReading:
 async def test_a_reply_is_judged_by_the_gateway() -> None:
     reading = await ask(reply(9.0, 0.0))
     assert isinstance(reading, Reading)
-    assert (reading.intent, reading.outcome) == ("play_music", Outcome.GOOD)
+    assert (reading.output, reading.outcome) == ("play_music", Outcome.GOOD)
 
 
 async def test_a_full_queue_is_shed_load_and_says_nothing_about_the_model() -> None:
@@ -185,7 +185,7 @@ async def test_a_model_that_is_gone_or_empty_is_not_asked_the_same_again(error: 
 async def test_texts_beyond_the_arms_own_bound_are_shed_without_a_call() -> None:
     """R5: shed load is answered by the fallback, and is no bad quality."""
     handle = Answering()
-    arm = HandleArm(cast("DeploymentHandle[Any]", handle), QualityPolicy(), max_held=2)
+    arm = HandleArm(cast("DeploymentHandle[Any]", handle), IntentsAndEntities(), max_held=2)
     await arm.warm_up(within_s=1.0)
     readings = await asyncio.gather(*(arm.ask(text) for text in "abcd"))
     assert [reading.outcome for reading in readings] == [Outcome.GOOD, Outcome.GOOD, Outcome.SHED, Outcome.SHED]

@@ -17,9 +17,10 @@ from failsoft.models.corpus import Utterance
 from failsoft.models.gbdt import GbdtAnswer, GbdtIntent
 from failsoft.models.rules import RulesEngine
 from failsoft.serving.breaker import BreakerPolicy
-from failsoft.serving.ladder import FallbackLadder, LadderPolicy, Rung, RungAnswer
+from failsoft.serving.ladder import FallbackLadder, LadderPolicy
 from failsoft.serving.messages import Source
 from failsoft.serving.rungs import GbdtRung, RulesRung
+from failsoft.serving.seam import Rung, RungAnswer
 from tests.serving.odd_text import any_text
 
 
@@ -38,8 +39,8 @@ class Scripted:
         return self.answers
 
 
-RULES = RungAnswer(source=Source.RULES, intent="unknown")
-TREES = RungAnswer(source=Source.GBDT, intent="play_music", confidence=0.9)
+RULES = RungAnswer(source=Source.RULES, output="unknown")
+TREES = RungAnswer(source=Source.GBDT, output="play_music", confidence=0.9)
 
 
 def rules() -> Scripted:
@@ -70,7 +71,7 @@ def test_a_rung_that_raises_is_counted_and_the_next_one_answers(error: Exception
 
 @pytest.mark.parametrize("confidence", [math.nan, math.inf, -0.1, 1.5])
 def test_a_confidence_that_can_be_none_is_a_failure_of_the_rung(confidence: float) -> None:
-    odd = RungAnswer(source=Source.GBDT, intent="play_music", confidence=confidence)
+    odd = RungAnswer(source=Source.GBDT, output="play_music", confidence=confidence)
     ladder = FallbackLadder((Scripted(answers=odd), rules()))
     assert ladder.answer("play", "late") is RULES
     assert ladder.failures == {"gbdt": 1}
@@ -91,7 +92,7 @@ def test_the_last_rung_always_answers_even_after_it_broke() -> None:
         ((), "without rungs"),
         ((Scripted(answers=None),), "no answer to ''"),
         ((Scripted(answers=KeyError("x")),), "raised on ''"),
-        ((Scripted(answers=RungAnswer(source=Source.RULES, intent="")),), "no answer to ''"),
+        ((Scripted(answers=RungAnswer(source=Source.RULES, output="")),), "no answer to ''"),
     ],
 )
 def test_a_ladder_whose_last_rung_may_fail_is_refused_when_it_is_made(rungs: Sequence[Rung], words: str) -> None:
@@ -137,8 +138,8 @@ def test_the_last_rung_is_asked_whatever_it_did_before() -> None:
     last.answers = OSError("the rules are gone")
     for _ in range(50):
         assert ladder.answer("play", "late") is RULES
-    last.answers = RungAnswer(source=Source.RULES, intent="mended")
-    assert ladder.answer("play", "late").intent == "mended"
+    last.answers = RungAnswer(source=Source.RULES, output="mended")
+    assert ladder.answer("play", "late").output == "mended"
     assert ladder.resting == {}
 
 
@@ -176,7 +177,7 @@ def test_trees_that_would_guess_leave_it_to_the_rules(confidence: float) -> None
 
 def test_trees_that_know_the_words_answer_without_entities() -> None:
     assert trees(0.8).answer("play some jazz") == RungAnswer(
-        source=Source.GBDT, intent="play_music", confidence=0.99997
+        source=Source.GBDT, output="play_music", confidence=0.99997
     )
 
 
@@ -204,7 +205,7 @@ LADDER = small_ladder()
 @given(any_text)
 def test_the_examples_ladder_answers_any_text(text: str) -> None:
     answer = LADDER.answer(text, "test")
-    assert answer.intent
+    assert answer.output
     assert answer.source in {Source.GBDT, Source.RULES}
     assert all(text[entity.start : entity.end] == entity.text for entity in answer.entities)
     assert LADDER.failures == {}

@@ -17,7 +17,7 @@ def asked(body: str) -> PredictRequest:
 
 def test_a_lone_surrogate_in_a_text_gets_as_far_as_the_sanitizer() -> None:
     """U1: ``json.loads`` accepts it, pydantic's own length check does not."""
-    assert asked('{"text": "play \\ud83d"}').all_texts == ["play \ud83d"]
+    assert asked('{"text": "play \\ud83d"}').items == ["play \ud83d"]
 
 
 def test_a_lone_surrogate_in_an_id_is_mended_because_ids_come_back_in_answers() -> None:
@@ -26,8 +26,8 @@ def test_a_lone_surrogate_in_an_id_is_mended_because_ids_come_back_in_answers() 
 
 
 def test_one_text_and_several_are_asked_in_the_same_way() -> None:
-    assert asked('{"text": ""}').all_texts == [""]
-    assert asked('{"texts": ["a", "b"]}').all_texts == ["a", "b"]
+    assert asked('{"text": ""}').items == [""]
+    assert asked('{"texts": ["a", "b"]}').items == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_a_request_that_makes_no_sense_is_refused_in_words(body: dict[str, Any],
 
 
 def test_the_longest_text_and_the_longest_list_are_accepted() -> None:
-    assert len(PredictRequest(text="a" * MAX_TEXT_CHARS).all_texts[0]) == MAX_TEXT_CHARS
-    assert len(PredictRequest(texts=["a" * 1000] * 64).all_texts) == 64
+    assert len(PredictRequest(text="a" * MAX_TEXT_CHARS).items[0]) == MAX_TEXT_CHARS
+    assert len(PredictRequest(texts=["a" * 1000] * 64).items) == 64
 
 
 def test_the_api_description_states_the_limits_and_has_examples() -> None:

@@ -181,7 +181,7 @@ async def test_hopeless_input_is_not_mirrored() -> None:
 async def test_a_mirrored_answer_is_noted_apart_with_its_agreement() -> None:
     counter = Counter(plan(Stage.SHADOW, share=0.0))
     for live_intent in ("play_music", "get_weather"):
-        await counter.answerer.answer_mirrored(Mirrored(text="play", plan=counter.plan, live_intent=live_intent))
+        await counter.answerer.answer_mirrored(Mirrored(text="play", plan=counter.plan, live_output=live_intent))
     assert [(seen.mirrored, seen.agreed) for seen in counter.notes.seen] == [(True, True), (True, False)]
 
 

@@ -19,9 +19,11 @@ from failsoft.errors import (
     PlanStoreError,
 )
 from failsoft.serving import examples
+from failsoft.serving.intents import INTENTS
 from failsoft.serving.messages import PredictAnswer, PredictRequest
 from failsoft.serving.problems import Problem
 from failsoft.serving.routes import build_routes
+from failsoft.serving.wire import wire_of
 
 pytestmark = pytest.mark.anyio
 TOKEN = "t" * 20
@@ -74,7 +76,7 @@ def guard(authorization: str | None) -> None:
 
 def client(front: FakeFront, *, max_requests: int = 256) -> httpx.AsyncClient:
     transport = httpx.ASGITransport(
-        app=build_routes(front, guard, max_requests=max_requests), raise_app_exceptions=False
+        app=build_routes(front, guard, wire=wire_of(INTENTS), max_requests=max_requests), raise_app_exceptions=False
     )
     return httpx.AsyncClient(transport=transport, base_url="http://gateway")
 
@@ -252,7 +254,11 @@ async def test_only_when_the_gateway_itself_is_full_a_caller_is_sent_away_and_to
 async def test_a_caller_that_leaves_stops_the_work_and_frees_its_place() -> None:
     front = FakeFront()
     front.holds.clear()
-    app, left, sent = build_routes(front, guard, max_requests=1), asyncio.Event(), list[Message]()
+    app, left, sent = (
+        build_routes(front, guard, wire=wire_of(INTENTS), max_requests=1),
+        asyncio.Event(),
+        list[Message](),
+    )
     body = iter([{"type": "http.request", "body": b'{"text": "a"}'}])
 
     async def receive() -> Message:

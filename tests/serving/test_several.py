@@ -10,7 +10,8 @@ import pytest
 from failsoft.health.clock import SystemClock
 from failsoft.health.window import Outcome
 from failsoft.serving.config import GatewayConfig
-from failsoft.serving.messages import PredictAnswer, PredictRequest, Source
+from failsoft.serving.intents import INTENTS
+from failsoft.serving.messages import Answer, PredictRequest, Source
 from failsoft.serving.plan import Colour
 from failsoft.serving.request import Answerer, Reading, Situation
 from failsoft.serving.sanitizer import TextPolicy
@@ -39,7 +40,7 @@ class OneAtATime:
             self.inside -= 1
 
 
-async def ask(model: OneAtATime, notes: Notes, texts: list[str], *, deadline_ms: float) -> list[PredictAnswer]:
+async def ask(model: OneAtATime, notes: Notes, texts: list[str], *, deadline_ms: float) -> list[Answer]:
     clock = SystemClock()
     answerer = Answerer(
         situation=lambda: Situation(
@@ -49,6 +50,7 @@ async def ask(model: OneAtATime, notes: Notes, texts: list[str], *, deadline_ms:
         journal=notes,
         clock=clock,
         config=GatewayConfig(deadline_ms=deadline_ms),
+        task=INTENTS,
     )
     return await answer_all(answerer, PredictRequest(texts=texts), request_id="q1", clock=clock)
 

@@ -37,6 +37,7 @@ class Role(StrEnum):
     GATE_REPORT = "gate_report.json"
     EVAL_TEXTS = "eval_texts.json"
     QUALITY = "quality.json"
+    MEASURES = "measures.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +82,8 @@ class Baseline:
     words_std: float | None = None
     confidence_mean: float | None = None
     """Mean calibrated confidence of the answers, 0..1."""
+    known_types_fraction: float | None = None
+    """Share of the different words of all validation texts that training held; no fallback to characters counts."""
     accuracy: float | None = None
     """Share of validation texts whose intent was right; the stand-in where no served release can be compared with."""
     calibration_error: float | None = None
@@ -91,8 +94,10 @@ class Baseline:
 class Golden:
     """An input with the answer that this release gave when it was made."""
 
-    text: str
-    intent: str
+    text: Any
+    """A text, or an own model's instance in JSON."""
+    intent: Any
+    """The output: an intent, or what an own model's quality kind makes of its scores, in JSON."""
     confidence: float
 
 
@@ -117,16 +122,28 @@ class Bundle:
         previous = self.meta.get("previous")
         return str(previous) if previous else None
 
+    def has(self, role: Role) -> bool:
+        """Whether this bundle has a part. The releases of own models may lack any."""
+        return (self.path / role).exists()
+
+    def file(self, name: str) -> Path:
+        """Where a file or folder of an own model lies, by the name that it was published under.
+
+        Raises:
+            DamagedArtifactError: this bundle has no such file.
+        """
+        path = self.path / name
+        if not path.exists():
+            raise DamagedArtifactError(f"release {self.name} has no {name} in {self.path}; publish it again")
+        return path
+
     def part(self, role: Role) -> Path:
         """Where a part lies.
 
         Raises:
             DamagedArtifactError: this bundle has no such part.
         """
-        path = self.path / role
-        if not path.exists():
-            raise DamagedArtifactError(f"release {self.name} has no {role} in {self.path}; publish it again")
-        return path
+        return self.file(role)
 
     def calibration(self) -> Calibration:
         """The fitted calibration."""
@@ -140,6 +157,17 @@ class Bundle:
             IncompatibleArtifactError: a newer failsoft wrote it.
         """
         return self._read(Role.BASELINE, _baseline_of)
+
+    def measures(self) -> dict[str, float]:
+        """What answers are judged with: the fitted temperature, and what an own quality kind measured; as far as there.
+
+        Raises:
+            DamagedArtifactError: what is there can't be read.
+        """
+        found = {"temperature": self.calibration().temperature} if self.has(Role.CALIBRATION) else {}
+        if not self.has(Role.MEASURES):
+            return found
+        return found | self._read(Role.MEASURES, lambda body: {name: float(value) for name, value in body.items()})
 
     def golden(self) -> tuple[Golden, ...]:
         """The golden inputs."""

@@ -1,1 +1,29 @@
-"""Serving that gives less instead of stopping, and finds its way back."""
+"""Serving that gives less instead of stopping, and finds its way back.
+
+``failsoft.serving.build_app`` and what it takes are here by name; nothing is loaded before it is asked for, so that the
+pure parts stay free of Ray.
+"""
+
+from typing import TYPE_CHECKING
+
+from failsoft.serving.public import found_later
+
+if TYPE_CHECKING:
+    from failsoft.serving.app import build_app as build_app
+    from failsoft.serving.forms import AnswerForm as AnswerForm
+    from failsoft.serving.inputs import Instances as Instances
+    from failsoft.serving.inputs import Texts as Texts
+    from failsoft.serving.plain_rungs import ConstantRung as ConstantRung
+    from failsoft.serving.plain_rungs import FunctionRung as FunctionRung
+    from failsoft.serving.quality.classes import Classification as Classification
+    from failsoft.serving.quality.intents import IntentsAndEntities as IntentsAndEntities
+    from failsoft.serving.rungs import trees_and_rules as trees_and_rules
+    from failsoft.serving.seam import Judged as Judged
+    from failsoft.serving.seam import Predictor as Predictor
+    from failsoft.serving.seam import Quality as Quality
+    from failsoft.serving.seam import Rung as Rung
+    from failsoft.serving.seam import RungAnswer as RungAnswer
+    from failsoft.serving.settings import ServeSettings as ServeSettings
+    from failsoft.serving.task import AppSpec as AppSpec
+
+__getattr__ = found_later

@@ -1,61 +1,67 @@
-"""From what a model or a rung said to what the caller gets."""
+"""From what a model or a rung said to what the caller gets. The app's own form puts its output in."""
 
 from __future__ import annotations
 
 import math
 
-from failsoft.serving.ladder import RungAnswer
-from failsoft.serving.messages import Entity, PredictAnswer, Source
+from failsoft.serving.forms import AnswerForm
+from failsoft.serving.messages import Answer, Entity, Source
 from failsoft.serving.plan import Arm, RoutingPlan, Stage
 from failsoft.serving.readings import NoReading, Reading
+from failsoft.serving.seam import RungAnswer
 from failsoft.serving.visit import Visit
 
 
 def from_model(
-    visit: Visit, reading: Reading, *, now_s: float, instead_of: Reading | NoReading | None = None
-) -> PredictAnswer:
+    form: AnswerForm, visit: Visit, reading: Reading, *, now_s: float, instead_of: Reading | NoReading | None = None
+) -> Answer:
     """A model's answer.
 
     Args:
+        form: of the app's answers.
         visit: the request; its arm is the one that answered.
         reading: what it said.
         now_s: for the latency.
         instead_of: what the subject said, when the stand-in answers because that would not do.
     """
     plan = visit.now.plan
-    return PredictAnswer(
-        request_id=visit.request_id,
-        intent=reading.intent,
-        confidence=reading.confidence,
-        entities=[_in_original(entity, visit) for entity in reading.entities],
-        source=_source_of(plan, visit.arm),
-        degrade_reason=_held_back(visit) if instead_of is None else instead_of.why,
-        refused_confidence=_finite_confidence(instead_of),
-        release=reading.release,
-        stage=plan.stage,
-        epoch=plan.epoch,
-        latency_ms=_latency_ms(visit, now_s),
-    )
+    said = {
+        "request_id": visit.request_id,
+        "confidence": reading.confidence,
+        "source": _source_of(plan, visit.arm),
+        "degrade_reason": _held_back(visit) if instead_of is None else instead_of.why,
+        "refused_confidence": _finite_confidence(instead_of),
+        "release": reading.release,
+        "stage": plan.stage,
+        "epoch": plan.epoch,
+        "latency_ms": _latency_ms(visit, now_s),
+    }
+    return form.fill(reading.output, [_in_original(entity, visit) for entity in reading.entities], said)
 
 
 def from_rung(
-    visit: Visit, rung: RungAnswer, *, why: str, now_s: float, refused: Reading | NoReading | None = None
-) -> PredictAnswer:
+    form: AnswerForm,
+    visit: Visit,
+    rung: RungAnswer,
+    *,
+    why: str,
+    now_s: float,
+    refused: Reading | NoReading | None = None,
+) -> Answer:
     """The fallback ladder's answer; ``refused`` is what a model said that would not do."""
     plan = visit.now.plan
-    return PredictAnswer(
-        request_id=visit.request_id,
-        intent=rung.intent,
-        confidence=rung.confidence,
-        entities=[_in_original(entity, visit) for entity in rung.entities],
-        source=rung.source,
-        degrade_reason=why,
-        refused_confidence=_finite_confidence(refused),
-        release=None,
-        stage=plan.stage,
-        epoch=plan.epoch,
-        latency_ms=_latency_ms(visit, now_s),
-    )
+    said = {
+        "request_id": visit.request_id,
+        "confidence": rung.confidence,
+        "source": rung.source,
+        "degrade_reason": why,
+        "refused_confidence": _finite_confidence(refused),
+        "release": None,
+        "stage": plan.stage,
+        "epoch": plan.epoch,
+        "latency_ms": _latency_ms(visit, now_s),
+    }
+    return form.fill(rung.output, [_in_original(entity, visit) for entity in rung.entities], said)
 
 
 def _held_back(visit: Visit) -> str | None:

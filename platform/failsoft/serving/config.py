@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from failsoft.errors import ConfigError
-from failsoft.serving.defence import QualityPolicy
+from failsoft.serving.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,16 +67,17 @@ class GatewayConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class AppConfig:
-    """What every replica of one app is told when it starts; plain data, so that it travels."""
+    """What every replica of one app is told when it starts; it travels to each of them."""
 
     home: Path
     """Root folder of releases, plan and ledger; absolute, reachable from every node."""
     release: str
     """Served when no routing plan is stored yet; after that the plan rules."""
+    task: Task
+    """What is asked, how it is judged, and who answers instead."""
     profile: str = "production"
     """Name of the stage policy: production or drill."""
     gateway: GatewayConfig = field(default_factory=GatewayConfig)
-    quality: QualityPolicy = field(default_factory=QualityPolicy)
     allow_planned_faults: bool = False
     """Let a file in the home's ``faults`` folder break this app on purpose; drills only."""
 

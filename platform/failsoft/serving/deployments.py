@@ -13,25 +13,24 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Any
 
 from failsoft.artifacts.bundle import Bundle
 from failsoft.artifacts.home import Home
-from failsoft.errors import IncompatibleArtifactError, ServingError
+from failsoft.errors import ServingError
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.health.faults import FaultKind
 from failsoft.health.ledger import Ledger, Side
-from failsoft.models.scores import ScoreBatch
 from failsoft.serving.config import AppConfig
 from failsoft.serving.controller import ControllerConfig, follow_plans
 from failsoft.serving.diary import Diary
+from failsoft.serving.golden import check_golden
 from failsoft.serving.holder import ReleaseHolder, Wanted, wanted_of
 from failsoft.serving.kit import open_shelf
-from failsoft.serving.ladder import RungAnswer
+from failsoft.serving.plain import without_tensors
 from failsoft.serving.plan import Colour
 from failsoft.serving.replies import ModelReply
+from failsoft.serving.seam import Loader, Measures, Predictor, RungAnswer
 
 _RETRY_S = 2.0
 """A release that did not load is tried again this often: the disk may have been away."""
@@ -39,24 +38,12 @@ _FAULT_POLL_S = 0.02
 """How soon a planned fault strikes; drills only."""
 
 
-class ServedModel(Protocol):
-    """What a model replica asks of a loaded release."""
-
-    def predict(self, texts: Sequence[str]) -> ScoreBatch:
-        """Score some clean texts in one batch."""
-        ...
-
-    def break_weights(self) -> None:
-        """Spoil the weights in memory, as a drill's planned fault; a load from disk heals it."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Loaded:
     """A release in memory."""
 
-    model: ServedModel
-    temperature: float
+    model: Predictor
+    measures: Measures
 
 
 class ModelColour:
@@ -69,11 +56,12 @@ class ModelColour:
     """
 
     async def __init__(  # type: ignore[misc]  # Ray Serve awaits it
-        self, config: AppConfig, colour: Colour, load: Callable[[Bundle], ServedModel]
+        self, config: AppConfig, colour: Colour, load: Loader
     ) -> None:
         home, clock = Home.find(config.home), SystemClock()
         self._clock = clock
         self._releases, self._colour, self._load = home.releases(clock), colour, load
+        self._quality = config.task.kind
         self._diary = Diary(Ledger(home.ledger, clock, side=Side.SERVING, subject=f"{colour} model"))
         self._compute = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")
         self._holder = ReleaseHolder(self._open, self._refused)
@@ -86,8 +74,8 @@ class ModelColour:
             sign = home.faults / FaultKind.BROKEN_WEIGHTS
             self._tasks.append(asyncio.create_task(self._await_fault(sign), name="planned faults"))
 
-    async def predict(self, texts: Sequence[str]) -> ModelReply:
-        """Score clean texts in one batch.
+    async def predict(self, texts: Sequence[Any]) -> ModelReply:
+        """Score clean texts or instances in one batch.
 
         Raises:
             ServingError: no release is loaded.
@@ -101,7 +89,7 @@ class ModelColour:
         scores, took_ms = await asyncio.get_running_loop().run_in_executor(self._compute, timed)
         return ModelReply(
             scores=scores,
-            temperature=held.predictor.temperature,
+            measures=held.predictor.measures,
             release=held.wanted.release,
             load_generation=held.wanted.load_generation,
             took_ms=took_ms,
@@ -140,8 +128,9 @@ class ModelColour:
         """A release whose every byte was verified and that answers its golden inputs as it did when it was made."""
         bundle = Bundle.of(self._releases.open(release))
         model = self._load(bundle)
-        check_golden(model, bundle)
-        return _Loaded(model=model, temperature=bundle.calibration().temperature)
+        measures = bundle.measures()
+        check_golden(model, bundle, self._quality, measures)
+        return _Loaded(model=model, measures=measures)
 
     def _refused(self, wanted: Wanted, why: str) -> None:
         self._diary.record("release_refused", why, release=wanted.release, load_generation=wanted.load_generation)
@@ -153,8 +142,8 @@ class ModelColour:
             held = self._holder.held
             if held is not None and held is not broken and sign.exists():  # noqa: ASYNC240 -- a drill's own file on the local disk
                 broken = held
-                held.predictor.model.break_weights()
-                self._diary.record("planned_fault", "weights were shuffled in memory", fault=FaultKind.BROKEN_WEIGHTS)
+                why = _break(held.predictor.model)
+                self._diary.record("planned_fault", why, fault=FaultKind.BROKEN_WEIGHTS)
             await asyncio.sleep(_FAULT_POLL_S)
 
 
@@ -163,34 +152,24 @@ class Fallback:
 
     def __init__(self, config: AppConfig) -> None:
         releases = Home.find(config.home).releases(SystemClock())
-        self._ladder = open_shelf(releases, config.release).kit.ladder
+        self._ladder = open_shelf(releases, config.release, config.task).kit.ladder
 
-    async def predict(self, texts: Sequence[str]) -> list[RungAnswer]:
-        """Answer some texts; never fails."""
+    async def predict(self, texts: Sequence[Any]) -> list[RungAnswer]:
+        """Answer some clean texts or instances; never fails."""
         return [self._ladder.answer(text, "asked for by handle") for text in texts]
 
 
-def _timed(
-    predict: Callable[[Sequence[str]], ScoreBatch], texts: Sequence[str], clock: Clock
-) -> tuple[ScoreBatch, float]:
+def _timed(predict: Callable[[Sequence[Any]], Any], texts: Sequence[Any], clock: Clock) -> tuple[Any, float]:
     """The scores, and how many ms the model alone took: timed where it runs, behind the queue for its thread."""
     began_s = clock.monotonic_s()
-    scores = predict(texts)
+    scores = without_tensors(predict(texts))
     return scores, (clock.monotonic_s() - began_s) * 1000.0
 
 
-def check_golden(model: ServedModel, bundle: Bundle) -> None:
-    """Also warms the model up.
-
-    Raises:
-        IncompatibleArtifactError: whole, but it does not answer as it did when it was made.
-    """
-    golden = bundle.golden()
-    scores = model.predict([entry.text for entry in golden])
-    for entry, logits_C in zip(golden, scores.intent_logits_BC, strict=True):  # C intents
-        intent = scores.intents[int(np.argmax(logits_C))]
-        if intent != entry.intent:
-            raise IncompatibleArtifactError(
-                f"release {bundle.name} answers {entry.text!r} with {intent}, but {entry.intent} when it was made; "
-                "this machine computes something else: publish the release again here"
-            )
+def _break(model: Predictor) -> str:
+    """Spoil what is in memory, if this model knows how: a drill's planned fault. A load from disk heals it."""
+    spoil = getattr(model, "break_weights", None)
+    if spoil is None:
+        return "this model has no break_weights(): nothing was spoilt"
+    spoil()
+    return "weights were shuffled in memory"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from failsoft.serving.kit import KitShelf
-from failsoft.serving.messages import PredictAnswer
+from failsoft.serving.messages import Answer
 from failsoft.serving.mirror import MirrorQueue
 from failsoft.serving.outcomes import OutcomeBuffer, Seen
 from failsoft.serving.plan import Arm, Colour, RoutingPlan
@@ -106,7 +106,7 @@ class FrontDesk:
         """Count an answer that is no evidence about the plan's release."""
         self._counts.stale[colour] += 1
 
-    def answered(self, answer: PredictAnswer) -> None:
+    def answered(self, answer: Answer) -> None:
         """Count one answered request."""
         self._counts.sources[answer.source] += 1
 

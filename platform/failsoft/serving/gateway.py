@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from fastapi import FastAPI
+from pydantic import BaseModel
 from ray.serve.handle import DeploymentHandle
 
 from failsoft.artifacts.home import Home
@@ -27,7 +28,7 @@ from failsoft.serving.diary import Diary
 from failsoft.serving.front import FrontDesk
 from failsoft.serving.handle_arm import HandleArm
 from failsoft.serving.kit import KitShelf, open_shelf
-from failsoft.serving.messages import PredictAnswer, PredictAnswers, PredictRequest
+from failsoft.serving.messages import Ask
 from failsoft.serving.mirror import MirrorQueue
 from failsoft.serving.outcomes import OutcomeBuffer
 from failsoft.serving.plan import Colour, RoutingPlan
@@ -36,6 +37,7 @@ from failsoft.serving.routes import build_routes
 from failsoft.serving.several import answer_all
 from failsoft.serving.stages import stage_policy
 from failsoft.serving.watch import Watch
+from failsoft.serving.wire import wire_of
 
 _log = logging.getLogger(__name__)
 OPERATOR = "operator"
@@ -79,12 +81,10 @@ class Gateway:
         )
         self._follower.on_change(self._desk.follow)
         self._arms = arms = {
-            colour: HandleArm(handle, config.quality, max_held=config.gateway.max_model_queue)
+            colour: HandleArm(handle, config.task.kind, max_held=config.gateway.max_model_queue)
             for colour, handle in ((Colour.BLUE, blue), (Colour.GREEN, green))
         }
-        self._answerer = Answerer(
-            situation=self._desk.situation, models=arms, journal=self._desk, clock=self._clock, config=config.gateway
-        )
+        self._answerer = self._make_answerer()
         self._report_refusals()
         self._tasks = [asyncio.create_task(duty, name=name) for name, duty in self._duties().items()]
         self._errands = [
@@ -92,10 +92,26 @@ class Gateway:
             asyncio.create_task(self._meet_controller(controller)),
         ]
 
+    def _make_answerer(self) -> Answerer:
+        return Answerer(
+            situation=self._desk.situation,
+            models=self._arms,
+            journal=self._desk,
+            clock=self._clock,
+            config=self._config.gateway,
+            task=self._config.task,
+        )
+
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Serve asks for the HTTP app once this replica is made."""
         guard, limits = bearer_guard(self._home.operator_token()), self._config.gateway
-        return build_routes(self, guard, max_body_bytes=limits.max_body_bytes, max_requests=limits.max_requests)
+        return build_routes(
+            self,
+            guard,
+            max_body_bytes=limits.max_body_bytes,
+            max_requests=limits.max_requests,
+            wire=wire_of(self._config.task),
+        )
 
     async def check_health(self) -> None:
         """Called by Serve.
@@ -107,11 +123,11 @@ class Gateway:
             if task.done():
                 raise ServingError(f"{self._name}: {task.get_name()} has ended: {task.exception()!r}")
 
-    async def predict(self, request: PredictRequest) -> PredictAnswer | PredictAnswers:
-        """Answer one text, or several item by item."""
+    async def predict(self, request: Ask) -> BaseModel:
+        """Answer one item, or several item by item."""
         request_id = request.request_id or uuid.uuid4().hex
         answers = await answer_all(self._answerer, request, request_id=request_id, clock=self._clock)
-        return answers[0] if request.texts is None else PredictAnswers(answers=answers)
+        return self._config.task.answers.several()(answers=answers) if request.is_several else answers[0]
 
     def status(self) -> dict[str, Any]:
         """What this replica knows."""
@@ -146,7 +162,7 @@ class Gateway:
 
     async def _open_shelf(self) -> KitShelf:
         return await asyncio.to_thread(
-            open_shelf, self._home.releases(self._clock), self._follower.plan.subject_release
+            open_shelf, self._home.releases(self._clock), self._follower.plan.subject_release, self._config.task
         )
 
     def _duties(self) -> dict[str, Coroutine[Any, Any, None]]:

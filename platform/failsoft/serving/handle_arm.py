@@ -17,9 +17,9 @@ from ray.serve.handle import DeploymentHandle
 from failsoft.errors import SaturatedError, ServingError
 from failsoft.health.window import Outcome
 from failsoft.serving.coalescer import Coalescer, CoalescerPolicy
-from failsoft.serving.defence import QualityPolicy
 from failsoft.serving.replies import ModelReply, read_reply
 from failsoft.serving.request import NoReading, Reading
+from failsoft.serving.seam import Quality
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class HandleArm:
 
     Args:
         handle: of the model's deployment.
-        quality: what makes an answer credible.
+        quality: what scores mean, and which are credible.
         max_held: texts of this gateway that wait for the model or are with it; beyond that they are shed, which says
             nothing about the model.
         together: how texts travel together.
@@ -38,7 +38,7 @@ class HandleArm:
     def __init__(
         self,
         handle: DeploymentHandle[Any],
-        quality: QualityPolicy,
+        quality: Quality,
         *,
         max_held: int = 64,
         together: CoalescerPolicy | None = None,
@@ -64,7 +64,7 @@ class HandleArm:
         finally:
             self.starting = False
 
-    async def ask(self, text: str) -> Reading | NoReading:
+    async def ask(self, text: Any) -> Reading | NoReading:
         """Ask the model; cancelling this cancels the call, unless others wait for it too."""
         if self.starting:
             return NoReading(outcome=Outcome.SHED, why="the model is still starting")
@@ -75,7 +75,7 @@ class HandleArm:
         except ServingError as error:
             return NoReading(outcome=Outcome.ERROR, why=f"the model failed: {error}")
 
-    async def _ask_all(self, texts: Sequence[str]) -> Sequence[Reading | NoReading]:
+    async def _ask_all(self, texts: Sequence[Any]) -> Sequence[Reading | NoReading]:
         try:
             return read_reply(await self._call(texts), self._quality, texts=len(texts))
         except BackPressureError as error:
@@ -88,7 +88,7 @@ class HandleArm:
             why = f"the model's reply can't be read: {last_line(error)}"
             return [NoReading(outcome=Outcome.ERROR, why=why)] * len(texts)
 
-    async def _call(self, texts: Sequence[str]) -> ModelReply:
+    async def _call(self, texts: Sequence[Any]) -> ModelReply:
         response = self._handle.predict.remote(texts)
         try:
             reply: ModelReply = await response

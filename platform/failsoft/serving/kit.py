@@ -11,8 +11,8 @@ from failsoft.artifacts.store import Artifact, ArtifactStore
 from failsoft.errors import ArtifactMissingError, FailsoftError
 from failsoft.serving.ladder import FallbackLadder
 from failsoft.serving.plan import RoutingPlan
-from failsoft.serving.rungs import ladder_of
 from failsoft.serving.sanitizer import TextPolicy
+from failsoft.serving.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +21,10 @@ class Kit:
 
     release: str
     ladder: FallbackLadder
-    text_policy: TextPolicy
-    baseline: Baseline
+    text_policy: TextPolicy | None
+    """None where items are no texts."""
+    baseline: Baseline | None
+    """None for a release of an own model that was published without: the watch is not armed then, and says so."""
 
 
 class KitShelf:
@@ -60,22 +62,22 @@ class KitShelf:
             return in_use
 
 
-def load_kit(artifact: Artifact) -> Kit:
+def load_kit(artifact: Artifact, task: Task) -> Kit:
     """The kit of a verified release.
 
     Raises:
-        FailsoftError: a part is absent or does not load.
+        FailsoftError: a part is absent or does not load, or the task's last rung does not answer everything.
     """
     bundle = Bundle.of(artifact)
     return Kit(
         release=bundle.name,
-        ladder=ladder_of(bundle),
-        text_policy=TextPolicy.from_json(bundle.part(Role.TEXT_POLICY).read_text("utf-8")),
-        baseline=bundle.baseline(),
+        ladder=task.ladder_of(bundle),
+        text_policy=task.inputs.policy_of(bundle),
+        baseline=bundle.baseline() if bundle.has(Role.BASELINE) else None,
     )
 
 
-def open_shelf(releases: ArtifactStore, wanted: str) -> KitShelf:
+def open_shelf(releases: ArtifactStore, wanted: str, task: Task) -> KitShelf:
     """A shelf with the kit of ``wanted``, or with that of the newest whole release when it can't be had.
 
     Raises:
@@ -83,7 +85,7 @@ def open_shelf(releases: ArtifactStore, wanted: str) -> KitShelf:
     """
 
     def load(release: str) -> Kit:
-        return load_kit(releases.open(release))
+        return load_kit(releases.open(release), task)
 
     try:
         return KitShelf(load, load(wanted))
@@ -93,6 +95,6 @@ def open_shelf(releases: ArtifactStore, wanted: str) -> KitShelf:
             raise ArtifactMissingError(
                 f"no whole release in {releases.root}, and {wanted} did not load: {error}"
             ) from error
-        shelf = KitShelf(load, load_kit(newest))
+        shelf = KitShelf(load, load_kit(newest, task))
         shelf.refusal = f"the fallback of release {wanted} did not load, that of {newest.name} is used: {error}"
         return shelf

@@ -10,41 +10,20 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from failsoft.errors import ConfigError
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.serving.breaker import BreakerPolicy, RungBreaker
-from failsoft.serving.messages import Entity, Source
+from failsoft.serving.messages import Source
+from failsoft.serving.plain import as_plain
+from failsoft.serving.seam import Rung, RungAnswer
 
 PROBES: tuple[str, ...] = ("", "play some music", "\ufffd", "\U0001f600 \u0000", "a" * 8_000)
-"""What the last rung must answer before it may serve."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RungAnswer:
-    """What a rung says about one clean text."""
-
-    source: Source
-    intent: str
-    confidence: float | None = None
-    """None when the rung has no honest one."""
-    entities: tuple[Entity, ...] = ()
-    """Spans refer to the text that the rung was given."""
-
-
-class Rung(Protocol):
-    """One fallback. Synchronous, quick, in this process."""
-
-    @property
-    def name(self) -> Source:
-        """Who answers."""
-        ...
-
-    def answer(self, text: str) -> RungAnswer | None:
-        """Answer a clean text; None when the next rung should. May raise; only the last rung may not."""
-        ...
+"""What the last rung must answer before it may serve, where items are texts."""
+RESERVED: frozenset[str] = frozenset({Source.PRIMARY, Source.CANARY, Source.PREVIOUS})
+"""Models answer under these names; a rung has another one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +49,11 @@ class FallbackLadder:
         policy: when a rung other than the last one rests.
         clock: measures answers and rests.
         rng: spreads the ends of rests.
+        probes: what the last rung is asked now, before it may serve.
 
     Raises:
-        ConfigError: there are no rungs, or the last one raised or had no answer to one of :data:`PROBES`.
+        ConfigError: there are no rungs, two have one name or a model's, or the last one raised or had no answer to one
+            of the probes.
     """
 
     def __init__(
@@ -82,12 +63,14 @@ class FallbackLadder:
         policy: LadderPolicy | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
+        probes: Sequence[Any] = PROBES,
     ) -> None:
         if not rungs:
-            raise ConfigError("a ladder without rungs answers nothing; give it at least the rules")
+            raise ConfigError("a ladder without rungs answers nothing; give it at least the rules, or a ConstantRung")
+        _refuse_names([rung.name for rung in rungs])
         self._policy, self._clock = policy or LadderPolicy(), clock or SystemClock()
         self._last = rungs[-1]
-        self._last_resort = _proven(self._last)
+        self._last_resort = _proven(self._last, probes)
         chance = rng or random.Random()  # jitter must differ between gateways
         self._upper = [(rung, RungBreaker(self._policy.breaker, clock=self._clock, rng=chance)) for rung in rungs[:-1]]
         self._failures: Counter[str] = Counter()
@@ -110,20 +93,20 @@ class FallbackLadder:
         """Rungs that are not asked now, by name, and why. The last one never is among them."""
         return {rung.name: breaker.why for rung, breaker in self._upper if breaker.why is not None}
 
-    def answer(self, text: str, reason: str) -> RungAnswer:
-        """Answer any text; never raises.
+    def answer(self, item: Any, reason: str) -> RungAnswer:
+        """Answer any item; never raises.
 
         Args:
-            text: the cleaned text.
+            item: the cleaned text, or the instance.
             reason: why the model does not answer; kept as :attr:`last_reason`.
         """
         self.last_reason = reason
         for rung, breaker in self._upper:
-            found = self._ask_unless_resting(rung, breaker, text)
+            found = self._ask_unless_resting(rung, breaker, item)
             if found is not None:
                 return self._given(rung.name, found)
         try:
-            found = _checked(self._last.answer(text))
+            found = _checked(self._last.answer(item), self._last.name)
         except Exception:  # noqa: BLE001 -- proven when it was made, and still anybody's code; the caller gets an answer
             self._failures[self._last.name] += 1
             found = None
@@ -133,13 +116,13 @@ class FallbackLadder:
         self._answers[by] += 1
         return answer
 
-    def _ask_unless_resting(self, rung: Rung, breaker: RungBreaker, text: str) -> RungAnswer | None:
+    def _ask_unless_resting(self, rung: Rung, breaker: RungBreaker, item: Any) -> RungAnswer | None:
         ticket = breaker.admit()
         if ticket is None:
             return None
         began_s = self._clock.monotonic_s()
         try:
-            found = _checked(rung.answer(text))
+            found = _checked(rung.answer(item), rung.name)
         except Exception as error:  # noqa: BLE001 -- a rung may be anybody's code; the caller gets an answer whatever it does
             self._failures[rung.name] += 1
             breaker.failed(ticket, f"{error.__class__.__name__}: {error}"[:200])
@@ -152,36 +135,57 @@ class FallbackLadder:
         return found
 
 
-def _checked(answer: RungAnswer | None) -> RungAnswer | None:
-    """The answer as it is.
+def _checked(answer: RungAnswer | None, name: str) -> RungAnswer | None:
+    """The answer, as JSON can carry it and under its rung's name.
 
     Raises:
-        ValueError: it has no intent, or a confidence that can be none.
+        ValueError: it has no output, or a confidence that can be none.
+        TypeError: JSON can't carry it.
     """
-    if answer is not None and not _sane(answer):
-        raise ValueError(f"intent {answer.intent!r} with confidence {answer.confidence} is no answer")
-    return answer
+    if answer is None:
+        return None
+    if not _sane(answer):
+        raise ValueError(f"output {answer.output!r} with confidence {answer.confidence} is no answer")
+    output = as_plain(answer.output)
+    if output is answer.output and answer.source:
+        return answer
+    return replace(answer, output=output, source=answer.source or name)
 
 
 def _sane(answer: RungAnswer) -> bool:
-    return bool(answer.intent) and (answer.confidence is None or 0.0 <= answer.confidence <= 1.0)
+    missing = answer.output is None or answer.output == ""  # 0 and False are answers
+    return not missing and (answer.confidence is None or 0.0 <= answer.confidence <= 1.0)
 
 
-def _proven(last: Rung) -> RungAnswer:
+def _refuse_names(names: Sequence[str]) -> None:
+    for name in names:
+        if not name or name in RESERVED:
+            raise ConfigError(f"a rung is named {name!r}; give it a name of its own, none of {sorted(RESERVED)}")
+    if len(set(names)) < len(names):
+        raise ConfigError(f"rungs are named {list(names)}; each needs a name of its own, callers read it as the source")
+
+
+def _proven(last: Rung, probes: Sequence[Any]) -> RungAnswer:
     """The last rung's answer to nothing, kept for the day when it breaks after all."""
-    answers = [_probe(last, text) for text in PROBES]
+    answers = [_probe(last, item) for item in probes]
+    if not answers:
+        raise ConfigError("there are no probes; ask the last rung at least one odd thing before it serves")
     return answers[0]
 
 
-def _probe(last: Rung, text: str) -> RungAnswer:
+def _probe(last: Rung, item: Any) -> RungAnswer:
+    shown = repr(item[:20] if isinstance(item, str) else item)[:80]
     try:
-        answer = last.answer(text)
+        found = last.answer(item)
+        answer = _checked(found, last.name) if found is not None and _sane(found) else None
     except Exception as error:  # a user's rung may raise anything; it becomes one sentence
         raise ConfigError(
-            f"the last rung ({last.name}) raised on {text[:20]!r}: {error}; it must answer any text"
+            f"the last rung ({last.name}) raised on {shown}: {error}; it must answer anything: end the ladder with a "
+            "ConstantRung if it can't"
         ) from error
-    if answer is None or not _sane(answer):
+    if answer is None:
         raise ConfigError(
-            f"the last rung ({last.name}) has no answer to {text[:20]!r}; give the rules a default answer"
+            f"the last rung ({last.name}) has no answer to {shown}; give it a default answer, or end the ladder with a "
+            "ConstantRung"
         )
     return answer

@@ -6,8 +6,9 @@ came, for the sanitizer to mend and count, while ids, which come back in answers
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
@@ -66,11 +67,36 @@ _TIMEOUT = "The caller waits so long for the whole answer; less than the usual d
 _TEXTS = f"Several texts, of at most {MAX_CHARS} characters together."
 
 
-class PredictRequest(BaseModel):
+class Ask(BaseModel):
+    """What every request says: who asks, and how long it waits. What it asks about, each app's inputs add."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    key: Id | None = Field(default=None, description="Caller or session: the same key stays with the same model.")
+    request_id: Id | None = Field(default=None, description="Comes back in the answer; made up when absent.")
+    timeout_ms: float | None = Field(default=None, gt=0.0, le=MAX_TIMEOUT_MS, description=_TIMEOUT)
+
+    def within(self, timeout_ms: float | None) -> Self:
+        """The same request, with ``timeout_ms`` if that is less than what it says itself."""
+        if timeout_ms is None or (self.timeout_ms is not None and self.timeout_ms <= timeout_ms):
+            return self
+        return self.model_copy(update={"timeout_ms": timeout_ms})
+
+    @property
+    def items(self) -> Sequence[Any]:
+        """What to answer, one or several."""
+        raise NotImplementedError
+
+    @property
+    def is_several(self) -> bool:
+        """Whether it is answered by a list, be it of one."""
+        raise NotImplementedError
+
+
+class PredictRequest(Ask):
     """One text, or several that are answered item by item."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
             "examples": [
                 {"text": "play some jazz in the kitchen", "key": "user-17"},
@@ -81,9 +107,6 @@ class PredictRequest(BaseModel):
 
     text: Text | None = Field(default=None, description="The text to answer.")
     texts: list[Text] | None = Field(default=None, min_length=1, max_length=MAX_TEXTS, description=_TEXTS)
-    key: Id | None = Field(default=None, description="Caller or session: the same key stays with the same model.")
-    request_id: Id | None = Field(default=None, description="Comes back in the answer; made up when absent.")
-    timeout_ms: float | None = Field(default=None, gt=0.0, le=MAX_TIMEOUT_MS, description=_TIMEOUT)
 
     @model_validator(mode="after")
     def _one_of_both_and_not_too_much(self) -> Self:
@@ -94,18 +117,17 @@ class PredictRequest(BaseModel):
             raise ValueError(f"{chars} characters together, at most {MAX_CHARS} are answered at once; send fewer texts")
         return self
 
-    def within(self, timeout_ms: float | None) -> PredictRequest:
-        """The same request, with ``timeout_ms`` if that is less than what it says itself."""
-        if timeout_ms is None or (self.timeout_ms is not None and self.timeout_ms <= timeout_ms):
-            return self
-        return self.model_copy(update={"timeout_ms": timeout_ms})
-
     @property
-    def all_texts(self) -> list[str]:
+    def items(self) -> list[str]:
         """The texts to answer, one or several."""
         if self.texts is not None:
             return self.texts
         return [self.text or ""]
+
+    @property
+    def is_several(self) -> bool:
+        """Whether ``texts`` was given."""
+        return self.texts is not None
 
 
 class Entity(BaseModel):
@@ -120,7 +142,25 @@ class Entity(BaseModel):
     confidence: float | None = Field(default=None, description="Null when the source has no honest one.")
 
 
-class PredictAnswer(BaseModel):
+class Answer(BaseModel):
+    """What every answer says: who gave it, why, and how sure it is. The answer itself, each app's form adds."""
+
+    request_id: str
+    confidence: float | None = Field(description="Calibrated; null when the source has no honest one, as rules have.")
+    source: str = Field(
+        description="primary, canary or previous: that release's model; else the fallback of that name."
+    )
+    degrade_reason: str | None = Field(default=None, description="Why the primary model did not give this answer.")
+    refused_confidence: float | None = Field(
+        default=None, description="Confidence of the model's own answer that a net refused; null when there was none."
+    )
+    release: str | None = Field(default=None, description="The release that answered; null for the fallback.")
+    stage: str
+    epoch: int
+    latency_ms: float = Field(description="Time inside the gateway.")
+
+
+class PredictAnswer(Answer):
     """The answer to one text, and who gave it."""
 
     model_config = ConfigDict(
@@ -142,19 +182,9 @@ class PredictAnswer(BaseModel):
         }
     )
 
-    request_id: str
     intent: str
-    confidence: float | None = Field(description="Calibrated; null when the source has no honest one, as rules have.")
     entities: list[Entity]
     source: Source
-    degrade_reason: str | None = Field(default=None, description="Why the primary model did not give this answer.")
-    refused_confidence: float | None = Field(
-        default=None, description="Confidence of the model's own answer that a net refused; null when there was none."
-    )
-    release: str | None = Field(default=None, description="The release that answered; null for the fallback.")
-    stage: str
-    epoch: int
-    latency_ms: float = Field(description="Time inside the gateway.")
 
 
 class PredictAnswers(BaseModel):

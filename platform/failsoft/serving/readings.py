@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from failsoft.health.window import Outcome
 from failsoft.serving.messages import Entity
@@ -12,9 +12,10 @@ from failsoft.serving.messages import Entity
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """A model's answer to one text, judged."""
+    """A model's answer to one text or instance, judged."""
 
-    intent: str
+    output: Any
+    """The answer itself, as JSON can carry it: the example's intent."""
     confidence: float
     entities: tuple[Entity, ...]
     """Spans refer to the text that the model was given."""
@@ -32,6 +33,8 @@ class Reading:
     """Texts that this call carried."""
     oov_share: float = math.nan
     """Share of the text's words that the training texts did not hold; NaN: unknown."""
+    label: str = ""
+    """What is counted to see whether the mix of answers drifts; empty: nothing is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,6 @@ class NoReading:
 class ModelArm(Protocol):
     """One colour's model, however far away."""
 
-    async def ask(self, text: str) -> Reading | NoReading:
-        """Answer one clean text. Raises nothing but cancellation, which also stops the call."""
+    async def ask(self, text: Any) -> Reading | NoReading:
+        """Answer one clean text or instance. Raises nothing but cancellation, which also stops the call."""
         ...

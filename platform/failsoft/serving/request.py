@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from failsoft.health.clock import Clock
 from failsoft.health.window import Outcome
 from failsoft.serving.answers import from_model, from_rung
 from failsoft.serving.asking import Asker, is_stale
 from failsoft.serving.config import GatewayConfig
-from failsoft.serving.messages import PredictAnswer
+from failsoft.serving.messages import Answer
 from failsoft.serving.outcomes import Seen
 from failsoft.serving.plan import Arm, Colour, RoutingPlan, choose_arm, should_mirror
 from failsoft.serving.readings import ModelArm, NoReading, Reading
-from failsoft.serving.sanitizer import Cleanliness, sanitize
+from failsoft.serving.sanitizer import Cleanliness
+from failsoft.serving.task import Task
 from failsoft.serving.visit import Allowance, Budget, Situation, Visit
 
 __all__ = ["Answerer", "Journal", "Mirrored", "ModelArm", "NoReading", "Reading", "Situation"]
@@ -36,7 +37,7 @@ class Journal(Protocol):
         """A model answered with another release or an older load than the plan asks for: no evidence either way."""
         ...
 
-    def answered(self, answer: PredictAnswer) -> None:
+    def answered(self, answer: Answer) -> None:
         """One request was answered."""
         ...
 
@@ -49,9 +50,10 @@ class Journal(Protocol):
 class Mirrored:
     """A live request that the subject answers too, unseen by the caller."""
 
-    text: str
+    text: Any
+    """Clean text or instance, as the subject's release wants it."""
     plan: RoutingPlan
-    live_intent: str
+    live_output: Any
 
 
 _UNREADABLE = NoReading(outcome=Outcome.BAD_INPUT, why="nothing in the text can be read by the model")
@@ -66,6 +68,7 @@ class Answerer:
         journal: told of every outcome.
         clock: measures latencies.
         config: deadlines.
+        task: what is asked: how items are cleaned, when outputs agree, how an answer looks.
     """
 
     def __init__(
@@ -76,12 +79,14 @@ class Answerer:
         journal: Journal,
         clock: Clock,
         config: GatewayConfig,
+        task: Task,
     ) -> None:
         self._situation = situation
         self._asker = Asker(models, clock=clock)
         self._journal = journal
         self._clock = clock
         self._config = config
+        self._inputs, self._form, self._quality = task.inputs, task.answers, task.kind
 
     def resting(self) -> dict[str, str]:
         """Colours that do not stand in now, and why."""
@@ -89,17 +94,17 @@ class Answerer:
 
     async def answer(
         self,
-        text: str,
+        text: Any,
         *,
         key: str,
         request_id: str,
         began_s: float | None = None,
         timeout_ms: float | None = None,
-    ) -> PredictAnswer:
-        """Answer one text; never raises for anything that a text or a model may do.
+    ) -> Answer:
+        """Answer one item; never raises for anything that it or a model may do.
 
         Args:
-            text: as the caller wrote it.
+            text: the text or instance as the caller wrote it.
             key: the same one stays with the same model.
             request_id: comes back in the answer.
             began_s: when its request came, on this clock, if that was before now; the deadline counts from there.
@@ -121,11 +126,11 @@ class Answerer:
         """Let the subject answer a copied request and note how that went; the caller was answered long ago."""
         started_s, whole_s = self._clock.monotonic_s(), self._config.mirror_deadline_ms / 1000
         reading = await self._asker.ask(copy.plan.subject, copy.text, Allowance(left_s=whole_s, whole_s=whole_s))
-        agreed = reading.intent == copy.live_intent if isinstance(reading, Reading) else None
+        agreed = self._quality.agrees(reading.output, copy.live_output) if isinstance(reading, Reading) else None
         seen = self._seen(copy.plan, Arm.SUBJECT, reading, since_s=started_s)
         self._note(copy.plan, reading, replace(seen, mirrored=True, agreed=agreed))
 
-    def _enter(self, text: str, key: str, request_id: str, *, began_s: float, timeout_ms: float | None) -> Visit:
+    def _enter(self, text: Any, key: str, request_id: str, *, began_s: float, timeout_ms: float | None) -> Visit:
         now = self._situation()
         arm = choose_arm(now.plan, key)
         with_previous = now.plan.stand_in is not None
@@ -136,10 +141,10 @@ class Answerer:
             budget=Budget.of(self._config, began_s=began_s, caller_ms=timeout_ms, with_previous=with_previous),
             arm=arm,
             text=text,
-            cleaned=sanitize(text, now.subject_policy if arm is Arm.SUBJECT else now.text_policy),
+            cleaned=self._inputs.clean(text, now.subject_policy if arm is Arm.SUBJECT else now.text_policy),
         )
 
-    async def _from_chosen_arm(self, visit: Visit) -> PredictAnswer:
+    async def _from_chosen_arm(self, visit: Visit) -> Answer:
         plan, colour = visit.now.plan, visit.colour
         if colour is None:
             return self._from_ladder(visit, why=f"{plan.stage}: {plan.why}")
@@ -151,10 +156,10 @@ class Answerer:
             reading = await self._asker.ask_stand_in(plan, colour, visit.cleaned.text, time)
         self._note(plan, reading, self._seen(plan, visit.arm, reading, since_s=asked_s))
         if isinstance(reading, Reading) and reading.usable:
-            return from_model(visit, reading, now_s=self._clock.monotonic_s())
+            return from_model(self._form, visit, reading, now_s=self._clock.monotonic_s())
         return await self._from_previous(visit, reading) or self._from_ladder(visit, why=reading.why, refused=reading)
 
-    async def _from_previous(self, visit: Visit, refused: Reading | NoReading) -> PredictAnswer | None:
+    async def _from_previous(self, visit: Visit, refused: Reading | NoReading) -> Answer | None:
         """The stand-in's answer where the subject's will not do; None when it has none either, or is not to be asked.
 
         Load that one model sheds is not put upon the next: both would be saturated. What comes of it is no evidence for
@@ -173,19 +178,21 @@ class Answerer:
         self._note(plan, reading, replace(seen, rescue=True))
         if isinstance(reading, NoReading) or not reading.usable or is_stale(plan, colour, reading):
             return None
-        return from_model(visit, reading, now_s=self._clock.monotonic_s(), instead_of=refused)
+        return from_model(self._form, visit, reading, now_s=self._clock.monotonic_s(), instead_of=refused)
 
     def _as_stand_in_wants_it(self, visit: Visit) -> Visit:
         """The same request for the other arm. While the subject serves, the stand-in's own policy is not at hand."""
         now = visit.now
         same = now.text_policy == now.subject_policy
         return replace(
-            visit, arm=Arm.STAND_IN, cleaned=visit.cleaned if same else sanitize(visit.text, now.text_policy)
+            visit,
+            arm=Arm.STAND_IN,
+            cleaned=visit.cleaned if same else self._inputs.clean(visit.text, now.text_policy),
         )
 
-    def _from_ladder(self, visit: Visit, *, why: str, refused: Reading | NoReading | None = None) -> PredictAnswer:
+    def _from_ladder(self, visit: Visit, *, why: str, refused: Reading | NoReading | None = None) -> Answer:
         rung = visit.now.ladder.answer(visit.cleaned.text, why)
-        return from_rung(visit, rung, why=why, now_s=self._clock.monotonic_s(), refused=refused)
+        return from_rung(self._form, visit, rung, why=why, now_s=self._clock.monotonic_s(), refused=refused)
 
     def _seen(self, plan: RoutingPlan, arm: Arm, reading: Reading | NoReading, *, since_s: float) -> Seen:
         latency_ms = (self._clock.monotonic_s() - since_s) * 1000
@@ -199,10 +206,10 @@ class Answerer:
         else:
             self._journal.note(seen)
 
-    def _mirror_if_chosen(self, visit: Visit, answer: PredictAnswer) -> None:
+    def _mirror_if_chosen(self, visit: Visit, answer: Answer) -> None:
         now = visit.now
         if visit.cleaned.verdict is Cleanliness.HOPELESS or not should_mirror(now.plan, visit.key):
             return
         same = now.subject_policy == now.text_policy
-        text = visit.cleaned.text if same else sanitize(visit.text, now.subject_policy).text
-        self._journal.mirror(Mirrored(text=text, plan=now.plan, live_intent=answer.intent))
+        text = visit.cleaned.text if same else self._inputs.clean(visit.text, now.subject_policy).text
+        self._journal.mirror(Mirrored(text=text, plan=now.plan, live_output=getattr(answer, self._form.field)))

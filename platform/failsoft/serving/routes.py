@@ -24,9 +24,10 @@ from failsoft.errors import (
 from failsoft.serving import examples
 from failsoft.serving.api_description import describe, refusals
 from failsoft.serving.bodies import BodyLimit
-from failsoft.serving.messages import MAX_TIMEOUT_MS, PredictAnswer, PredictAnswers, PredictRequest
+from failsoft.serving.messages import MAX_TIMEOUT_MS, Ask
 from failsoft.serving.problems import problem_answer
 from failsoft.serving.turnstile import Turnstile
+from failsoft.serving.wire import Wire
 
 _log = logging.getLogger(__name__)
 _PREDICT, _STATUS, _HEALTH = "/v1/predict", "/v1/status", "/healthz"
@@ -57,8 +58,8 @@ class Reason(Order):
 class Front(Protocol):
     """What stands behind the routes."""
 
-    async def predict(self, request: PredictRequest) -> PredictAnswer | PredictAnswers:
-        """Answer one text, or several item by item."""
+    async def predict(self, request: Any) -> BaseModel:
+        """Answer one item, or several item by item; the request is one of the app's own inputs."""
         ...
 
     def status(self) -> dict[str, Any]:
@@ -79,7 +80,6 @@ class Front(Protocol):
 
 
 _ANSWERS: dict[str, dict[str, Any]] = {
-    _PREDICT: examples.PREDICT_ANSWERS,
     _STATUS: {"serving": {"value": examples.STATUS}},
     _HEALTH: {"ok": {"value": {"status": "ok"}}},
     _DEGRADE: {"plan": {"value": examples.PLAN}},
@@ -88,14 +88,21 @@ _ANSWERS: dict[str, dict[str, Any]] = {
 }
 
 
-def build_routes(front: Front, guard: Guard, *, max_body_bytes: int = 1_048_576, max_requests: int = 256) -> FastAPI:
-    """The HTTP app of one gateway replica."""
+def build_routes(
+    front: Front,
+    guard: Guard,
+    *,
+    wire: Wire,
+    max_body_bytes: int = 1_048_576,
+    max_requests: int = 256,
+) -> FastAPI:
+    """The HTTP app of one gateway replica; ``wire`` is what its callers send and get."""
     app = FastAPI(title="failsoft gateway", version="1", description=__doc__)
     app.add_middleware(Turnstile, max_inside=max_requests, paths=[_PREDICT])
     app.add_middleware(BodyLimit, max_bytes=max_body_bytes)  # outside: a body that trickles in takes nobody's place
-    _add_answers(app, front)
+    _add_answers(app, front, wire)
     _add_operator(app, front, guard)
-    describe(app, _ANSWERS)
+    describe(app, _ANSWERS | {_PREDICT: wire.answer_examples})
     for error_class in _STATUS_OF:
         app.add_exception_handler(error_class, _as_problem)
     app.add_exception_handler(RequestValidationError, _as_misfit)
@@ -110,13 +117,12 @@ _CallerWaitsMs = Annotated[
 ]
 
 
-def _add_answers(app: FastAPI, front: Front) -> None:
-    async def predict(
-        body: Annotated[PredictRequest, Body(openapi_examples=examples.PREDICT_REQUESTS)],
-        caller_waits_ms: _CallerWaitsMs = None,
-    ) -> Response:
+def _add_answers(app: FastAPI, front: Front, wire: Wire) -> None:
+    async def predict(body: Ask, caller_waits_ms: _CallerWaitsMs = None) -> Response:
         answer = await front.predict(body.within(caller_waits_ms))
         return Response(answer.model_dump_json(), media_type="application/json")  # FastAPI would check it all again
+
+    predict.__annotations__["body"] = Annotated[wire.request, Body(openapi_examples=dict(wire.request_examples))]
 
     async def status() -> dict[str, Any]:
         return front.status()
@@ -128,9 +134,9 @@ def _add_answers(app: FastAPI, front: Front) -> None:
         _PREDICT,
         predict,
         methods=["POST"],
-        summary="Answer a text, or several",
-        response_model=PredictAnswer | PredictAnswers,
-        response_description="An answer for each text, and who gave it",
+        summary="Answer an item, or several",
+        response_model=wire.answer | wire.answers,
+        response_description="An answer for each item, and who gave it",
         responses=refusals(_PREDICT, 400, 413, 422, 429),
     )
     app.add_api_route(

@@ -1,4 +1,4 @@
-"""The example's rungs: LightGBM where it knows the words, rules for the rest."""
+"""The rungs of the example: LightGBM where it knows the words, rules for the rest. Others are in ``plain_rungs.py``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.errors import ConfigError
 from failsoft.models.gbdt import GbdtIntent
 from failsoft.models.rules import RulesEngine
-from failsoft.serving.ladder import FallbackLadder, RungAnswer
 from failsoft.serving.messages import Entity, Source
+from failsoft.serving.seam import Rung, RungAnswer
 
 
 class GbdtRung:
@@ -37,7 +37,7 @@ class GbdtRung:
             return None
         if not found.confidence >= self._min_confidence:
             return None
-        return RungAnswer(source=self.name, intent=found.intent, confidence=found.confidence)
+        return RungAnswer(source=self.name, output=found.intent, confidence=found.confidence)
 
 
 class RulesRung:
@@ -55,15 +55,14 @@ class RulesRung:
             Entity(start=span.start, end=span.end, slot=span.slot, text=text[span.start : span.end])
             for span in found.spans
         )
-        return RungAnswer(source=self.name, intent=found.intent, entities=entities)
+        return RungAnswer(source=self.name, output=found.intent, entities=entities)
 
 
-def ladder_of(bundle: Bundle) -> FallbackLadder:
-    """The fallback ladder of a release: LightGBM, then rules.
+def trees_and_rules(bundle: Bundle) -> tuple[Rung, ...]:
+    """The example's rungs: LightGBM, then rules.
 
     Raises:
         DamagedArtifactError: a part is absent.
-        ConfigError: the rules do not answer everything.
     """
     gbdt = GbdtRung(GbdtIntent.load(bundle.part(Role.GBDT)))
-    return FallbackLadder((gbdt, RulesRung(RulesEngine.load(bundle.part(Role.RULES)))))
+    return gbdt, RulesRung(RulesEngine.load(bundle.part(Role.RULES)))

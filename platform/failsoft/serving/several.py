@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from failsoft.health.clock import Clock
-from failsoft.serving.messages import PredictAnswer, PredictRequest
+from failsoft.serving.messages import Answer, Ask
 from failsoft.serving.request import Answerer
 
 AT_ONCE = 4
@@ -13,17 +14,15 @@ AT_ONCE = 4
 were shed, and long ones would wait for each other until a healthy model looked late."""
 
 
-async def answer_all(
-    answerer: Answerer, request: PredictRequest, *, request_id: str, clock: Clock
-) -> list[PredictAnswer]:
-    """One answer for each text, in order. Texts that the model has no time for any more are answered by the ladder."""
+async def answer_all(answerer: Answerer, request: Ask, *, request_id: str, clock: Clock) -> list[Answer]:
+    """One answer for each item, in order. Items that the model has no time for any more are answered by the ladder."""
     began_s, turns = clock.monotonic_s(), asyncio.Semaphore(AT_ONCE)
 
-    async def one(row: int, text: str) -> PredictAnswer:
+    async def one(row: int, text: Any) -> Answer:
         key = request.key or f"{request_id}/{row}"
         async with turns:
             return await answerer.answer(
                 text, key=key, request_id=request_id, began_s=began_s, timeout_ms=request.timeout_ms
             )
 
-    return await asyncio.gather(*(one(row, text) for row, text in enumerate(request.all_texts)))
+    return await asyncio.gather(*(one(row, text) for row, text in enumerate(request.items)))

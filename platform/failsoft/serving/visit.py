@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from failsoft.serving.config import GatewayConfig
 from failsoft.serving.ladder import FallbackLadder
@@ -15,9 +16,9 @@ class Situation:
     """What is in force at one moment; replaced whole, so that a request lives under one plan."""
 
     plan: RoutingPlan
-    text_policy: TextPolicy
-    """Of the release that serves."""
-    subject_policy: TextPolicy
+    text_policy: TextPolicy | None
+    """Of the release that serves; None where items are no texts."""
+    subject_policy: TextPolicy | None
     """Of the plan's subject, which may be another release on trial."""
     ladder: FallbackLadder
     """Of the release that serves."""
@@ -84,9 +85,10 @@ class Visit:
     now: Situation
     budget: Budget
     arm: Arm
-    text: str
+    text: Any
+    """As the caller wrote it: a text, or an instance."""
     cleaned: Cleaned
-    """The text as the arm's release wants it."""
+    """The same as the arm's release wants it."""
 
     @property
     def colour(self) -> Colour | None:

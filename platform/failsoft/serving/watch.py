@@ -40,9 +40,11 @@ class Watch:
         """Why the policy is not armed from the release's baseline; None when it is. The watch runs unarmed then, which
         may trip on a healthy model: whoever reads the status must see it."""
 
-    def arm(self, release: str, baseline: Rates) -> None:
+    def arm(self, release: str, baseline: Rates | None) -> None:
         """Take the healthy rate of a release as the measure; a refusal in words leaves the plain policy in force."""
         try:
+            if baseline is None:
+                raise ConfigError("it has no baseline; publish it with some healthy inputs")
             policy, self.refusal = armed_policy(self._policy, baseline.weak_fraction), None
         except ConfigError as error:
             policy, self.refusal = self._policy, f"not armed from release {release}: {error}"

@@ -1,0 +1,37 @@
+"""The names that ``failsoft.serving`` hands on, and where they are; each is loaded when it is first asked for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_WHERE = {
+    "AnswerForm": "forms",
+    "AppSpec": "task",
+    "Classification": "quality.classes",
+    "ConstantRung": "plain_rungs",
+    "FunctionRung": "plain_rungs",
+    "Instances": "inputs",
+    "IntentsAndEntities": "quality.intents",
+    "Judged": "seam",
+    "Predictor": "seam",
+    "Quality": "seam",
+    "Rung": "seam",
+    "RungAnswer": "seam",
+    "ServeSettings": "settings",
+    "Texts": "inputs",
+    "build_app": "app",
+    "trees_and_rules": "rungs",
+}
+PUBLIC = sorted(_WHERE)
+
+
+def found_later(name: str) -> Any:
+    """The public thing of this name; Python asks when ``failsoft.serving`` does not have it yet.
+
+    Raises:
+        AttributeError: nothing public has it.
+    """
+    if name not in _WHERE:
+        raise AttributeError(f"failsoft.serving hands on no {name!r}; it has {', '.join(PUBLIC)}")
+    return getattr(importlib.import_module(f"failsoft.serving.{_WHERE[name]}"), name)

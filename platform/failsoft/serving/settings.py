@@ -1,0 +1,51 @@
+"""What an app is told on the command line or in a Serve config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from failsoft.errors import ConfigError
+from failsoft.serving.config import GatewayConfig
+
+_DEADLINE_MS = {"production": 250.0, "drill": 600.0}
+
+
+class ServeSettings(BaseModel):
+    """Arguments of an app, as ``serve run serve_apps:app name=value …`` or a Serve config gives them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    home: Path | None = None
+    """Root folder; None: ``$FAILSOFT_HOME``, else ``.failsoft`` in the working folder."""
+    release: str | None = None
+    """Name of the release to serve first; None: the newest published whole one."""
+    profile: Literal["production", "drill"] = "production"
+    gateways: int = Field(default=2, ge=1, le=64)
+    replicas: int = Field(default=1, ge=1, le=64)
+    """Replicas of each colour."""
+    deadline_ms: float | None = Field(default=None, gt=0)
+    """None: 250 ms; 600 ms in the drill profile, where clients, models and gateways all share two cores."""
+    max_model_queue: int = Field(default=16, ge=1)
+    max_model_ongoing: int = Field(default=8, ge=1)
+    """Calls that one model replica takes at once."""
+    allow_planned_faults: bool = False
+
+    def gateway(self) -> GatewayConfig:
+        """The gateways' own settings."""
+        return GatewayConfig(deadline_ms=self.deadline_ms or _DEADLINE_MS[self.profile])
+
+
+def settings_of(args: Mapping[str, Any]) -> ServeSettings:
+    """The settings that some arguments make.
+
+    Raises:
+        ConfigError: an argument is unknown or impossible.
+    """
+    try:
+        return ServeSettings.model_validate(dict(args))
+    except ValidationError as error:
+        raise ConfigError(f"the app's arguments don't fit: {error}") from error

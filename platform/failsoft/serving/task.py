@@ -1,0 +1,130 @@
+"""What an app is asked to do, as its gateways know it: no torch, nothing of Ray."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from failsoft.artifacts.bundle import Bundle
+from failsoft.errors import ConfigError
+from failsoft.serving.forms import AnswerForm
+from failsoft.serving.inputs import Inputs, Texts
+from failsoft.serving.ladder import FallbackLadder, LadderPolicy
+from failsoft.serving.quality.kinds import quality_named
+from failsoft.serving.seam import Loader, PredictorSource, Quality, Rung, RungSource
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What is asked, how scores are judged, who answers instead, and how an answer looks."""
+
+    rungs: RungSource
+    """Makes the fallback of a release, from the best rung to the surest. Runs in the gateway process."""
+    quality: Quality | str = "classification"
+    """What scores mean and which are credible; a name is one of :data:`failsoft.serving.quality.kinds.KINDS`."""
+    inputs: Inputs = field(default_factory=Texts)
+    answers: AnswerForm = field(default_factory=AnswerForm)
+    ladder_policy: LadderPolicy = field(default_factory=LadderPolicy)
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown kind of quality, and a rung maker that is none."""
+        _ = self.kind
+        if not (isinstance(self.rungs, str) or callable(self.rungs)):
+            raise ConfigError(
+                f"rungs are {self.rungs!r}; give a function of a bundle, or its 'package.module:function'"
+            )
+
+    @property
+    def kind(self) -> Quality:
+        """The quality kind."""
+        return quality_named(self.quality) if isinstance(self.quality, str) else self.quality
+
+    def ladder_of(self, bundle: Bundle) -> FallbackLadder:
+        """The fallback ladder of a release, its last rung proven.
+
+        Raises:
+            ConfigError: the rungs can't be made, or the last one does not answer everything.
+            ArtifactError: the release lacks what a rung needs.
+        """
+        return FallbackLadder(_rungs_of(self.rungs, bundle), policy=self.ladder_policy, probes=self.inputs.probes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppSpec(Task):
+    """A whole app: the task, and the model that does it."""
+
+    predictor: PredictorSource
+    """A class with ``load(bundle)``, a function of a bundle, or ``"package.module:Name"``. Only model replicas get it,
+    so that what it imports stays out of the gateways."""
+
+    def loader(self) -> Loader:
+        """What makes a predictor of a bundle, fit to travel to a replica.
+
+        Raises:
+            ConfigError: it is neither a class with ``load`` nor a function, nor a path.
+        """
+        if isinstance(self.predictor, str):
+            return _Imported(self.predictor)
+        return _loader(self.predictor, named=repr(self.predictor))
+
+    def task(self) -> Task:
+        """The same without the predictor."""
+        return Task(
+            rungs=self.rungs,
+            quality=self.quality,
+            inputs=self.inputs,
+            answers=self.answers,
+            ladder_policy=self.ladder_policy,
+        )
+
+
+class _Imported:
+    """Imports a predictor's class or function where it is called, in a model replica."""
+
+    def __init__(self, path: str) -> None:
+        _split(path)
+        self._path = path
+
+    def __call__(self, bundle: Bundle) -> Any:
+        return _loader(imported(self._path), named=self._path)(bundle)
+
+
+def imported(path: str) -> Any:
+    """What ``"package.module:name"`` names.
+
+    Raises:
+        ConfigError: there is no such module or name.
+    """
+    module, name = _split(path)
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{path} can't be imported here: {error}; it must be on the path of every replica") from error
+
+
+def _split(path: str) -> tuple[str, str]:
+    module, colon, name = path.partition(":")
+    if not (module and colon and name):
+        raise ConfigError(f"{path!r} names nothing to import; write 'package.module:Name'")
+    return module, name
+
+
+def _loader(found: Any, *, named: str) -> Loader:
+    load: Loader | None = getattr(found, "load", None)
+    if callable(load):
+        return load
+    if callable(found) and not isinstance(found, type):
+        made: Loader = found
+        return made
+    raise ConfigError(f"{named} makes no predictor: give a class with load(bundle), or a function of a bundle")
+
+
+def _rungs_of(source: RungSource, bundle: Bundle) -> Sequence[Rung]:
+    maker = imported(source) if isinstance(source, str) else source
+    rungs = maker(bundle)
+    for rung in rungs:
+        if not (isinstance(getattr(rung, "name", None), str) and callable(getattr(rung, "answer", None))):
+            raise ConfigError(f"{rung!r} is no rung; it needs a name and an answer(item)")
+    return tuple(rungs)
