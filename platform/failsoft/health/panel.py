@@ -1,0 +1,201 @@
+"""All signals of one model on one panel: recorded as they come, judged together. Serving's two sides share it.
+
+A gateway feeds it each answer of the model that it watches; the controller feeds it what all gateways report. It judges
+only; whoever owns it acts.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from failsoft.health.callers import CallerWindows, caller_in_words
+from failsoft.health.drift import LabelMix, Looked, OovWindow
+from failsoft.health.monitor import BAD, HealthMonitor, HealthPolicy, Status, Verdict
+from failsoft.health.signals import Armed, HealthyBehaviour, Level, SignalPolicy, armed
+from failsoft.health.window import Outcome
+
+_SHED, _BAD_INPUT, _GOOD, _BAD = Outcome.SHED, Outcome.BAD_INPUT, Outcome.GOOD, Outcome.ERROR
+
+
+class Finding(NamedTuple):
+    """What all signals together say. Status and reason are those of the signal that decides."""
+
+    status: Status
+    reason_signal: str
+    """``answers`` for quality, errors and late answers; else the signal that trips."""
+    verdict: Verdict
+    """Of the window over quality, errors and late answers."""
+    other: str | None
+    """Why another signal trips; None: it does not."""
+
+    @property
+    def bad(self) -> int:
+        """Bad answers in the window."""
+        return self.verdict.bad
+
+    @property
+    def total(self) -> int:
+        """Answers in the window."""
+        return self.verdict.total
+
+    @property
+    def reason(self) -> str:
+        """Why, in words; worked out only when somebody reads it."""
+        return self.verdict.reason if self.other is None else f"{self.reason_signal}: {self.other}"
+
+
+class SignalPanel:
+    """The signals of one model. O(1) work for a record.
+
+    Args:
+        health: the rule for quality, errors and late answers.
+        signals: which signals may do what.
+        release: the model's, for words.
+        healthy: how it behaved on validation data; None: unknown, so nothing is armed from it or compared with it.
+    """
+
+    def __init__(
+        self,
+        health: HealthPolicy,
+        signals: SignalPolicy | None = None,
+        *,
+        release: str = "",
+        healthy: HealthyBehaviour | None = None,
+    ) -> None:
+        given = signals or SignalPolicy()
+        fit = Armed(health=health, signals=given, refusals=(), unjudged={})
+        if healthy is not None:
+            fit = armed(health, given, release, healthy)
+        self.armed = fit
+        self.latency_p95_ms = None if healthy is None else healthy.latency_p95_ms
+        self.policy = policy = fit.signals
+        self._answers = CallerWindows(fit.health, policy.callers, counts_as_bad=_tripping(policy))
+        self._slow = CallerWindows(policy.slow, policy.callers)
+        self._feedback = HealthMonitor(policy=policy.wrong)
+        self._softer = HealthMonitor(policy=fit.health, counts_as_bad=policy.outcomes_at(Level.WARN))
+        self._unanswered = {kind: HealthMonitor(policy=policy.unanswered) for kind in (_SHED, _BAD_INPUT)}
+        self._mix, self._oov = _drift(policy, healthy)
+
+    def record(self, outcome: Outcome, caller: int | None = None) -> None:
+        """How one call ended."""
+        self._answers.record(outcome, caller)
+        self._softer.record(outcome)
+        for kind, monitor in self._unanswered.items():
+            monitor.record(_BAD if outcome is kind else _GOOD)
+
+    def record_latency(self, *, slow: bool, caller: int | None = None) -> None:
+        """Whether one answer was slow; see :func:`failsoft.health.signals.is_slow`."""
+        self._slow.record(_BAD if slow else _GOOD, caller)
+
+    def record_label(self, label: str, caller: int | None = None) -> None:
+        """The label that one answer gave."""
+        if self._mix is not None:
+            self._mix.record(label, caller)
+
+    def record_oov(self, share: float, caller: int | None = None) -> None:
+        """One text's share of unknown words."""
+        if self._oov is not None:
+            self._oov.record(share, caller)
+
+    def record_feedback(self, *, right: bool) -> None:
+        """What somebody says later about one answer."""
+        self._feedback.record(_GOOD if right else _BAD)
+
+    def verdict(self) -> Finding:
+        """Judge all signals that may trip."""
+        answers = self._answers.verdict()
+        if answers.status is Status.DEGRADED:
+            return Finding(answers.status, "answers", answers, None)
+        for signal, why in self._found(Level.TRIP):
+            return Finding(Status.DEGRADED, signal, answers, why)
+        return Finding(answers.status, "answers", answers, None)
+
+    def holds_back(self, caller: int | None) -> str | None:
+        """Why this request of a caller had better not go to the model now; None: it may. Ask once for each request."""
+        for windows in (self._answers, self._slow):
+            if windows.holds_back(caller):
+                return "this caller's answers alone went bad; the others' did not"
+        return None
+
+    def newly_apart(self) -> list[str]:
+        """Words about callers who were set apart since this was last asked."""
+        told: list[str] = []
+        for windows in (self._answers, self._slow):
+            told += [f"caller {caller_in_words(one)} is judged alone from now on" for one in windows.newly_apart]
+            windows.newly_apart.clear()
+        return told
+
+    def clear(self) -> None:
+        """Start anew: another plan or other weights."""
+        for windows in (self._answers, self._slow):
+            windows.clear()
+        for monitor in (self._feedback, self._softer, *self._unanswered.values()):
+            monitor.clear()
+        for drift in (self._mix, self._oov):
+            if drift is not None:
+                drift.clear()
+
+    def warnings(self) -> dict[str, str]:
+        """Signals that are found and may not trip, with their reasons."""
+        found = dict(self._found(Level.WARN))
+        softer = self._softer.verdict()
+        if softer.status is Status.DEGRADED:
+            kinds = ", ".join(sorted(self._softer.counts_as_bad))
+            found[kinds] = softer.reason
+        for kind, monitor in self._unanswered.items():
+            verdict = monitor.verdict()
+            if verdict.status is Status.DEGRADED and getattr(self.policy, kind) is Level.WARN:
+                found[str(kind)] = f"{verdict.bad} of the last {verdict.total} calls"
+        return found
+
+    def status(self) -> dict[str, Any]:
+        """Everything for people: the rule, what each signal measures, who is apart."""
+        apart = self._answers.apart() | self._slow.apart()
+        looked = {"label_mix": self._mix, "oov": self._oov}
+        return {
+            "rule": self.policy.in_words(),
+            "warnings": self.warnings(),
+            "outcomes": {str(kind): count for kind, count in self._answers.kinds().items()},
+            "latency": self._slow.verdict().reason,
+            "drift": {name: _said(part) for name, part in looked.items()},
+            "not_judged": dict(self.armed.unjudged),
+            "callers_apart": {caller_in_words(caller): verdict.reason for caller, verdict in apart.items()},
+        }
+
+    def _found(self, level: Level) -> list[tuple[str, str]]:
+        """Signals of this level that are found, and why."""
+        policy, found = self.policy, []
+        if policy.latency is level and (slow := self._slow.verdict()).status is Status.DEGRADED:
+            found.append(("latency", f"{slow.reason} slow"))
+        if policy.feedback is level and (wrong := self._feedback.verdict()).status is Status.DEGRADED:
+            found.append(("feedback", f"{wrong.reason} wrong"))
+        for signal, part in (("label_mix", self._mix), ("oov", self._oov)):
+            if part is not None and part.last is not None and part.last.found and getattr(policy, signal) is level:
+                found.append((signal, part.last.why))
+        return found
+
+
+def _tripping(policy: SignalPolicy) -> frozenset[Outcome]:
+    """What counts as bad in the window that may trip; a refused training step always does."""
+    return policy.outcomes_at(Level.TRIP) | (BAD - {Outcome.WEAK, Outcome.ERROR, Outcome.LATE})
+
+
+def _drift(policy: SignalPolicy, healthy: HealthyBehaviour | None) -> tuple[LabelMix | None, OovWindow | None]:
+    if healthy is None:
+        return None, None
+    mix = oov = None
+    if policy.label_mix is not Level.OFF:
+        mix = LabelMix(policy.drift, healthy.label_mix, healthy.samples)
+    if policy.oov is not Level.OFF:
+        own = healthy.oov_fraction if healthy.oov_mean is None else healthy.oov_mean
+        oov = OovWindow(policy.drift, own)
+    return mix, oov
+
+
+def _said(part: LabelMix | OovWindow | None) -> str:
+    if part is None:
+        return "not watched"
+    if part.refusal is not None:
+        return f"not judged: {part.refusal}"
+    looked: Looked | None = part.last
+    return "too few answers yet" if looked is None else looked.why

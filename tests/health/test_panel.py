@@ -1,0 +1,211 @@
+"""Each signal does what its level says, and no more: some trip, some only warn, and load is nobody's fault."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from failsoft.errors import ConfigError
+from failsoft.health.monitor import HealthMonitor, HealthPolicy, Status
+from failsoft.health.panel import SignalPanel
+from failsoft.health.signals import Level, SignalPolicy, armed, is_slow, slow_limit_ms
+from failsoft.health.window import Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class Healthy:
+    """How a release behaved."""
+
+    samples: int = 700
+    weak_fraction: float = 0.01
+    oov_fraction: float = 0.06
+    oov_mean: float | None = None
+    label_mix: Mapping[str, float] = field(default_factory=lambda: {"play": 0.5, "stop": 0.5})
+    latency_p95_ms: float | None = 15.0
+
+
+def panel(healthy: Healthy | None = None, **levels: Any) -> SignalPanel:
+    return SignalPanel(
+        HealthPolicy(), SignalPolicy(**levels), release="r1", healthy=Healthy() if healthy is None else healthy
+    )
+
+
+def fed(to: SignalPanel, outcome: Outcome, count: int) -> SignalPanel:
+    for _ in range(count):
+        to.record(outcome)
+    return to
+
+
+@pytest.mark.parametrize("outcome", [Outcome.WEAK, Outcome.ERROR, Outcome.LATE])
+def test_weak_failed_and_late_answers_trip_unless_configured_otherwise(outcome: Outcome) -> None:
+    finding = fed(panel(), outcome, 20).verdict()
+    assert (finding.status, finding.bad, finding.total) == (Status.DEGRADED, 20, 20)
+    name = {Outcome.WEAK: "quality", Outcome.ERROR: "error", Outcome.LATE: "late"}[outcome]
+    levels: dict[str, Any] = {name: Level.WARN}
+    warned = fed(panel(**levels), outcome, 50)
+    assert warned.verdict().status is Status.HEALTHY
+    assert "50 bad of 50" in warned.warnings()[str(outcome)]
+    levels = {name: Level.OFF}
+    silent = fed(panel(**levels), outcome, 50)
+    assert (silent.verdict().status, silent.warnings()) == (Status.HEALTHY, {})
+
+
+@pytest.mark.parametrize("outcome", [Outcome.SHED, Outcome.BAD_INPUT])
+def test_load_and_hopeless_texts_warn_and_never_trip(outcome: Outcome) -> None:
+    busy = fed(panel(), outcome, 300)
+    assert busy.verdict().status is Status.NO_VERDICT
+    assert busy.warnings()[str(outcome)] == "200 of the last 200 calls"
+    with pytest.raises(ConfigError, match="says nothing about the model"):
+        SignalPolicy(**{str(outcome): Level.TRIP})  # type: ignore[arg-type]
+
+
+def test_a_slow_model_trips_far_below_the_deadline_and_says_so() -> None:
+    slow = fed(panel(), Outcome.GOOD, 60)
+    for _ in range(60):
+        slow.record_latency(slow=True)
+    assert slow.verdict().status is Status.DEGRADED
+    assert slow.verdict().reason.startswith("latency: 60 bad of 60")
+    warned = fed(panel(latency=Level.WARN), Outcome.GOOD, 60)
+    for _ in range(60):
+        warned.record_latency(slow=True)
+    assert warned.verdict().status is Status.HEALTHY
+    assert "latency" in warned.warnings()
+
+
+def test_a_few_slow_answers_are_what_a_healthy_model_has() -> None:
+    some = fed(panel(), Outcome.GOOD, 200)
+    for number in range(1000):
+        some.record_latency(slow=number % 10 == 0)
+        assert some.verdict().status is Status.HEALTHY
+
+
+@pytest.mark.parametrize(
+    ("p95_ms", "model_ms", "texts", "slow"),
+    [
+        (30.0, 59.0, 1, False),
+        (30.0, 61.0, 1, True),
+        (30.0, 61.0, 2, False),  # two texts may take as long as one after the other
+        (1.0, 20.0, 1, False),  # no caller feels it, and a busy core takes as much
+        (1.0, 22.0, 1, True),
+        (None, 1e9, 1, None),
+        (math.nan, 1e9, 1, None),
+        (0.0, 1e9, 1, None),
+        (30.0, math.nan, 1, None),
+        (30.0, math.inf, 1, True),
+    ],
+)
+def test_slow_is_twice_the_releases_own_95th_percentile_and_unknown_is_not_slow(
+    p95_ms: float | None, model_ms: float, texts: int, slow: bool | None
+) -> None:
+    assert is_slow(SignalPolicy(), p95_ms, model_ms=model_ms, texts=texts) is slow
+
+
+@given(st.floats(0.1, 1000.0), st.integers(1, 64), st.floats(1.0, 10.0))
+def test_what_a_healthy_model_takes_is_never_slow(p95_ms: float, texts: int, factor: float) -> None:
+    assert slow_limit_ms(SignalPolicy(latency_factor=factor), p95_ms, texts) >= p95_ms * texts
+
+
+@pytest.mark.parametrize("level", [Level.WARN, Level.TRIP])
+def test_a_drift_of_labels_and_of_words_does_what_its_level_says(level: Level) -> None:
+    drifted = fed(panel(label_mix=level, oov=level), Outcome.GOOD, 500)
+    for _ in range(600):
+        drifted.record_label("play")
+        drifted.record_oov(0.9)
+    trips = level is Level.TRIP
+    assert (drifted.verdict().status is Status.DEGRADED) is trips
+    assert set(drifted.warnings()) == (set() if trips else {"label_mix", "oov"})
+    if trips:
+        assert drifted.verdict().reason.startswith("label_mix: label mix differs")
+
+
+def test_what_callers_say_later_counts_when_somebody_tells() -> None:
+    told = fed(panel(feedback=Level.TRIP), Outcome.GOOD, 100)
+    assert told.verdict().status is Status.HEALTHY
+    for _ in range(60):
+        told.record_feedback(right=False)
+    assert told.verdict().reason.startswith("feedback: ")
+
+
+def test_a_new_start_forgets_every_signal() -> None:
+    used = fed(panel(label_mix=Level.TRIP), Outcome.WEAK, 100)
+    for _ in range(600):
+        used.record_label("play", 1)
+        used.record_latency(slow=True, caller=1)
+        used.record_feedback(right=False)
+    used.clear()
+    assert (used.verdict().status, used.verdict().total, used.warnings()) == (Status.NO_VERDICT, 0, {})
+
+
+@given(st.lists(st.sampled_from(list(Outcome)), max_size=200))
+def test_without_callers_the_verdict_is_that_of_a_plain_monitor(outcomes: list[Outcome]) -> None:
+    both, plain = SignalPanel(HealthPolicy()), HealthMonitor()
+    for outcome in outcomes:
+        both.record(outcome)
+        plain.record(outcome)
+        assert both.verdict().verdict == plain.verdict()
+
+
+def test_one_callers_slow_and_weak_answers_are_its_own() -> None:
+    mixed = panel()
+    for turn in range(400):
+        noisy = turn % 2 == 0 and turn > 100
+        who = 0 if turn % 2 == 0 else 1 + turn % 9
+        mixed.record(Outcome.WEAK if noisy else Outcome.GOOD, who)
+        mixed.record_latency(slow=noisy, caller=who)
+        assert mixed.verdict().status is not Status.DEGRADED
+    assert len(mixed.status()["callers_apart"]) == 1
+    assert "went bad" in (mixed.holds_back(0) or "")
+    assert mixed.holds_back(1) is None
+    assert len(mixed.newly_apart()) == 2
+    assert mixed.newly_apart() == []
+
+
+def test_a_release_that_measured_no_latency_is_said_not_to_be_judged_by_it() -> None:
+    unmeasured = panel(Healthy(latency_p95_ms=None, label_mix={}))
+    status = unmeasured.status()
+    assert "no measured latency" in status["not_judged"]["latency"]
+    assert "no label mix" in status["drift"]["label_mix"]
+    assert unmeasured.armed.refusals == ()
+
+
+def test_a_share_of_slow_answers_that_a_healthy_model_has_is_refused_and_only_warns() -> None:
+    eager = SignalPolicy(slow=HealthPolicy(window_size=200, min_samples=50, max_bad_fraction=0.06))
+    fit = armed(HealthPolicy(), eager, "r1", Healthy())
+    assert fit.signals.latency is Level.WARN
+    assert "would trip on a healthy model" in fit.refusals[0]
+
+
+@pytest.mark.parametrize("weak", [0.3, math.nan])
+def test_a_rule_that_does_not_fit_the_release_stays_as_given_and_says_so(weak: float) -> None:
+    fit = armed(HealthPolicy(), SignalPolicy(), "r1", Healthy(weak_fraction=weak))
+    assert fit.health == HealthPolicy()
+    assert "not armed from release r1" in fit.refusals[0]
+    unheard = armed(HealthPolicy(), SignalPolicy(quality=Level.WARN), "r1", Healthy(weak_fraction=weak))
+    assert unheard.refusals == (), "what may not trip needs no arming"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"latency_factor": 0.5}, "latency_factor is 0.5"),
+        ({"latency_factor": math.nan}, "latency_factor is nan"),
+        ({"latency_slack_ms": -1.0}, "latency_slack_ms is -1"),
+    ],
+)
+def test_limits_that_every_answer_or_none_can_pass_are_refused(wrong: dict[str, float], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        SignalPolicy(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_rule_is_said_in_words() -> None:
+    words = SignalPolicy().in_words()
+    assert words == "quality, error, late, latency may trip; label_mix, oov, feedback, shed, bad_input may warn"
+    names = ("quality", "error", "late", "latency", "label_mix", "oov", "feedback", "shed", "bad_input")
+    off: dict[str, Any] = dict.fromkeys(names, Level.OFF)
+    assert SignalPolicy(**off).in_words() == "no signal is heard"
