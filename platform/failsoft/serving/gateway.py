@@ -36,6 +36,7 @@ from failsoft.serving.request import Answerer, Mirrored
 from failsoft.serving.routes import build_routes
 from failsoft.serving.several import answer_all
 from failsoft.serving.stages import stage_policy
+from failsoft.serving.steering import Steering
 from failsoft.serving.watch import Watch
 from failsoft.serving.wire import wire_of
 
@@ -111,6 +112,7 @@ class Gateway:
             max_body_bytes=limits.max_body_bytes,
             max_requests=limits.max_requests,
             wire=wire_of(self._config.task),
+            steers=Steering(self._controller, self._follower.offer),
         )
 
     async def check_health(self) -> None:

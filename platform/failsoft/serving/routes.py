@@ -26,6 +26,7 @@ from failsoft.serving.api_description import describe, refusals
 from failsoft.serving.bodies import BodyLimit
 from failsoft.serving.messages import MAX_TIMEOUT_MS, Ask
 from failsoft.serving.problems import problem_answer
+from failsoft.serving.steering_routes import ANSWERS, Steers, add_steering
 from failsoft.serving.turnstile import Turnstile
 from failsoft.serving.wire import Wire
 
@@ -93,6 +94,7 @@ def build_routes(
     guard: Guard,
     *,
     wire: Wire,
+    steers: Steers | None = None,
     max_body_bytes: int = 1_048_576,
     max_requests: int = 256,
 ) -> FastAPI:
@@ -101,8 +103,10 @@ def build_routes(
     app.add_middleware(Turnstile, max_inside=max_requests, paths=[_PREDICT])
     app.add_middleware(BodyLimit, max_bytes=max_body_bytes)  # outside: a body that trickles in takes nobody's place
     _add_answers(app, front, wire)
-    _add_operator(app, front, guard)
-    describe(app, _ANSWERS | {_PREDICT: wire.answer_examples})
+    operator = _add_operator(app, front, guard)
+    if steers is not None:
+        add_steering(app, steers, operator)
+    describe(app, _ANSWERS | (ANSWERS if steers is not None else {}) | {_PREDICT: wire.answer_examples})
     for error_class in _STATUS_OF:
         app.add_exception_handler(error_class, _as_problem)
     app.add_exception_handler(RequestValidationError, _as_misfit)
@@ -163,7 +167,9 @@ _Token = Annotated[
 ]
 
 
-def _add_operator(app: FastAPI, front: Front, guard: Guard) -> None:
+def _add_operator(app: FastAPI, front: Front, guard: Guard) -> Callable[..., None]:
+    """Also gives back the dependency that lets only an operator through."""
+
     def operator(token: _Token) -> None:
         guard(None if token is None else f"{token.scheme} {token.credentials}")
 
@@ -191,6 +197,7 @@ def _add_operator(app: FastAPI, front: Front, guard: Guard) -> None:
             response_description="The plan that this made, stored and in force",
             responses=refusals(path.format(name=examples.RELEASE_NAME), *refused),
         )
+    return operator
 
 
 _STATUS_OF: dict[type[FailsoftError], int] = {
