@@ -128,12 +128,12 @@ MARKS = frozenset(char for char in CONTINUING if unicodedata.combining(char))
 
 
 @functools.cache
-def plain_forms(form: Literal["NFC", "NFKC"]) -> dict[int, str]:
-    """A table for ``str.translate``: what normalisation makes one other character, whatever stands around it."""
+def plain_forms(form: Literal["NFC", "NFKC"]) -> dict[str, str]:
+    """What normalisation makes one other character, whatever stands around it."""
     changed = (code for code in range(0x80, 0x30000) if not unicodedata.is_normalized(form, chr(code)))
     made = ((code, unicodedata.normalize(form, chr(code))) for code in changed if not 0xD800 <= code <= 0xDFFF)
     return {
-        code: plain
+        chr(code): plain
         for code, plain in made
         if len(plain) == 1 and chr(code) not in KIND and not {plain, chr(code)} & CONTINUING
     }

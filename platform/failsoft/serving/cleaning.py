@@ -1,54 +1,72 @@
 """What the sanitizer does to dirty text.
 
-Rounds, in this order: halves of surrogate pairs are joined or replaced; controls, bidi marks and invisible characters
-go, odd spaces become plain ones; the rest is normalised cluster by cluster; emoji are set apart by spaces and kept
-whole. What goes goes before normalisation, so that a letter and its accent meet although something invisible stood
-between them; emoji are set apart last, so that what the rounds before made of them counts. Together this makes cleaning
-twice the same as cleaning once.
+Rounds, in this order: halves of surrogate pairs are joined or replaced; mojibake is undone; controls, bidi marks and
+invisible characters go, odd spaces become plain ones; the rest is normalised cluster by cluster; emoji are set apart by
+spaces and kept whole; look-alikes of Latin letters become those. What goes goes before normalisation, so that a letter
+and its accent meet although something invisible stood between them; keycaps are set apart last, so that what the rounds
+before made of them counts. Together this makes cleaning twice the same as cleaning once.
+
+A round looks only at the few different characters that the text holds, to see whether it has anything to do at all.
 """
 
 from __future__ import annotations
 
 import functools
-import operator
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Iterator, Sequence
 
-from failsoft.serving import characters
-from failsoft.serving.characters import CONTINUING, IN_JOINING_SCRIPT, KIND, REMOVED, Kind
-from failsoft.serving.offsets import Edit, Edited, OffsetMap
+from failsoft.serving import characters, look_alikes, mojibake
+from failsoft.serving.characters import CONTINUING, KIND, MARKS, Kind
+from failsoft.serving.offsets import Edit, OffsetMap
+from failsoft.serving.stripping import Repairs, set_keycaps_apart, strip
 from failsoft.serving.text_policy import MARKS_SORTED, NormalForm, TextPolicy
 
-Repairs = Counter[str]
-
-_HALF = re.compile(f"[{characters.SURROGATE}]")
+_PLAIN = frozenset(map(chr, range(0x20, 0x7F)))
 _PAIR_OR_HALF = re.compile(f"([\ud800-\udbff])([\udc00-\udfff])|[{characters.SURROGATE}]")
-_STRIPPED_KINDS = frozenset(Kind) - {Kind.EMOJI, Kind.ENCLOSER}
-_ODD = characters.finder(frozenset(KIND))
-_MERGING = characters.finder(frozenset(KIND) | CONTINUING | characters.changed_by_normalising())
-_STRIPPED = {ord(char): " " if kind is Kind.SPACE else None for char, kind in KIND.items() if kind in _STRIPPED_KINDS}
-_EMOJI_SPLIT = re.compile(f"({_ODD.pattern}(?:{characters.EMOJI_FROM_SECOND}|{characters.KEYCAP_FROM_THIRD}))")
+_HALVES = frozenset(map(chr, range(0xD800, 0xE000)))
+_TERMINAL = re.compile("(?:\x1b\\[|\x9b)[0-9;?]*[ -/]*[@-~]")
+"""A command to a terminal, such as for a colour (ECMA-48): without its escape the rest would stay as text."""
+_KINDED = frozenset(KIND)
+_MERGING = characters.finder(_KINDED | CONTINUING | characters.changed_by_normalising())
+_MAY_LEAD = mojibake.LEADS | MARKS
+"""Only with one of these in the text can mojibake come to light: a letter and its mark may make a lead."""
 _EMOJI = re.compile(characters.EMOJI)
-_NONE: Sequence[Edit] = ()
-_KEYCAP_ENDS = "\ufe0f\u20e3"
-_KEYCAP = re.compile(characters.KEYCAP)
+_PASSES = 4
+"""A repair may uncover mojibake that was hidden by what it took away."""
+_FEW = 8
+"""Up to so many different characters are exchanged faster one after another."""
 
 
 def wash(text: str, policy: TextPolicy) -> tuple[OffsetMap, Repairs]:
     """The cleaned text with the way back, and how many repairs of each kind; no repairs means the very same text."""
     offsets, repairs = OffsetMap(text), Repairs()
-    if _HALF.search(text):
-        offsets.apply(_join_halves(text, repairs))
-    if not unicodedata.is_normalized(policy.form, offsets.text):
-        _make_plain(offsets, policy, repairs)
-    _strip(offsets, policy, repairs)
-    if _wants_normalising(offsets.text, policy):
-        offsets.apply(_normalise(offsets.text, policy, repairs))
-    if policy.split_emoji and characters.ENCLOSER in offsets.text:
-        offsets.apply(_set_keycaps_apart(offsets.text, repairs))
+    for _ in range(_PASSES):
+        odd = _wash_once(offsets, policy, repairs)
+        if not policy.mend_mojibake or odd.isdisjoint(_MAY_LEAD) or not mojibake.holds_some(offsets.text):
+            break
     return offsets, +repairs  # without those that turned out to be none
+
+
+def _wash_once(offsets: OffsetMap, policy: TextPolicy, repairs: Repairs) -> set[str]:
+    """All rounds; gives what the text held beside plain ASCII when they began, but for what became plain."""
+    odd = set(offsets.text) - _PLAIN
+    if not odd.isdisjoint(_HALVES):
+        offsets.apply(_join_halves(offsets.text, repairs))
+        odd = set(offsets.text) - _PLAIN
+    if policy.mend_mojibake and not (odd.isdisjoint(mojibake.LEADS) or odd.isdisjoint(mojibake.FOLLOWERS)):
+        odd = _mend(offsets, odd, repairs)
+    if not odd.isdisjoint("\x1b\x9b"):
+        offsets.apply(_without_commands(offsets.text, repairs))
+    odd = _make_plain(offsets, odd, policy, repairs)
+    if not odd.isdisjoint(_KINDED):
+        strip(offsets, odd, policy, repairs)
+    if not odd.isdisjoint(MARKS) or not unicodedata.is_normalized(policy.form, offsets.text):
+        offsets.apply(_normalise(offsets.text, policy, repairs))
+    if policy.fold_look_alikes and not odd.isdisjoint(look_alikes.LETTERS):
+        _fold(offsets, policy, repairs)
+    if policy.split_emoji and characters.ENCLOSER in odd:
+        offsets.apply(set_keycaps_apart(offsets.text, repairs))
+    return odd
 
 
 def _join_halves(text: str, repairs: Repairs) -> list[Edit]:
@@ -62,112 +80,51 @@ def _whole(half: re.Match[str]) -> str:
     return half[0].encode("utf-16", "surrogatepass").decode("utf-16") if half[1] else "\ufffd"
 
 
-def _make_plain(offsets: OffsetMap, policy: TextPolicy, repairs: Repairs) -> None:
-    """Exchange, all at once, the many characters that become one other character."""
-    plain = offsets.text.translate(characters.plain_forms(policy.form))
-    repairs["normalised"] += sum(map(operator.ne, offsets.text, plain))
-    offsets.exchange(plain)
+def _mend(offsets: OffsetMap, odd: set[str], repairs: Repairs) -> set[str]:
+    """Undo mojibake, twice over as often as it was made; each time the text gets shorter."""
+    while edits := list(mojibake.mended(offsets.text)):
+        repairs["mojibake"] += len(edits)
+        offsets.apply(edits)
+        odd = set(offsets.text) - _PLAIN
+    return odd
 
 
-def _strip(offsets: OffsetMap, policy: TextPolicy, repairs: Repairs) -> None:
-    """The unseen goes, odd spaces become plain ones, emoji are set apart; what belongs to an emoji stays."""
-    text = offsets.text
-    if not _ODD.search(text):
-        return
-    pieces = _EMOJI_SPLIT.split(text)  # text, emoji, text, emoji, … text
-    if len(pieces) == 1 and (kept := _thinned(text, repairs)) is not None:
-        if kept != text:
-            offsets.thin(kept, REMOVED)
-        return
-    offsets.apply(_strip_pieces(pieces, policy, repairs))
-
-
-def _thinned(text: str, repairs: Repairs) -> str | None:
-    """The text stripped in one go; None when a joiner may have to stay, for which what stands around it matters."""
-    kinds = Counter(map(KIND.get, _ODD.findall(text)))
-    if Kind.JOINER in kinds and not IN_JOINING_SCRIPT.isdisjoint(text):
-        return None
-    repairs.update({str(kind): count for kind, count in kinds.items() if kind in _STRIPPED_KINDS})
-    return text.translate(_STRIPPED)
-
-
-def _strip_pieces(pieces: list[str], policy: TextPolicy, repairs: Repairs) -> list[Edit]:
-    """Strip the text between emoji, and put a space on each side of an emoji where a word touches it.
-
-    An emoji is a neighbour for which no joiner stays; between two emoji the second one sees to the space.
-    """
-    raws, emojis = pieces[::2], pieces[1::2]
-    words = [(raw, _NONE) if raw.isascii() and raw.isprintable() else _stripped_word(raw, repairs) for raw in raws]
-    edits: list[Edit] = []
-    begin, before, apart = 0, " ", 0
-    for raw, emoji, (word, found), (after, _) in zip(raws, emojis, words, words[1:], strict=False):
-        if found:
-            edits += _moved(found, begin)
-        begin += len(raw)
-        end = begin + len(emoji)
-        if policy.split_emoji and emoji[0] not in _KEYCAP_ENDS:
-            left = "" if (word or before)[-1] == " " else " "
-            right = " " if after and after[0] != " " else ""
-            if left or right:
-                edits.append((begin, end, f"{left}{emoji}{right}"))
-                apart += 1
-        begin, before = end, emoji
-    repairs[Kind.EMOJI] += apart
-    return edits + _moved(words[-1][1], begin)
-
-
-def _moved(edits: Sequence[Edit], by: int) -> list[Edit]:
-    return [(start + by, end + by, made) for start, end, made in edits]
-
-
-def _stripped_word(word: str, repairs: Repairs) -> tuple[str, Sequence[Edit]]:
-    edits = list(_strip_piece(word, repairs))
-    return Edited(word, edits).text, edits
-
-
-def _strip_piece(piece: str, repairs: Repairs) -> Iterator[Edit]:
-    done = 0
-    for odd in _ODD.finditer(piece):
-        at, kind = odd.start(), KIND.get(odd[0])
-        if at < done or kind not in _STRIPPED_KINDS:
-            continue
-        done, made = _stripped(piece, at, odd[0])
-        if made != piece[at:done]:
-            repairs[kind] += 1
-            yield at, done, made
-
-
-def _stripped(text: str, at: int, odd: str) -> tuple[int, str]:
-    """Where a run of the unseen ends, or one odd space, and what stays of it."""
-    if odd not in REMOVED:
-        return at + 1, " "
-    end = at
-    while text[end : end + 1] in REMOVED:
-        end += 1
-    if text[max(0, at - 1) : at] in IN_JOINING_SCRIPT and text[end : end + 1] in IN_JOINING_SCRIPT:
-        return end, next((char for char in text[at:end] if KIND[char] is Kind.JOINER), "")
-    return end, ""
-
-
-def _set_keycaps_apart(text: str, repairs: Repairs) -> list[Edit]:
-    """Spaces around keycaps; last, since their digit may come about in any round."""
-    edits: list[Edit] = []
-    done = 0
-    for keycap in _KEYCAP.finditer(text):
-        start, end = keycap.span()
-        before = " " if start > done and text[start - 1] != " " else ""
-        after = " " if end < len(text) and text[end] != " " else ""
-        if before or after:
-            edits.append((start, end, f"{before}{keycap[0]}{after}"))
-        done = end if after else 0
-    repairs[Kind.EMOJI] += len(edits)
+def _without_commands(text: str, repairs: Repairs) -> list[Edit]:
+    edits = [(found.start(), found.end(), "") for found in _TERMINAL.finditer(text)]
+    repairs[Kind.CONTROL] += len(edits)
     return edits
 
 
-def _wants_normalising(text: str, policy: TextPolicy) -> bool:
-    return (
-        not unicodedata.is_normalized(policy.form, text) or _may_be_stacked(policy.max_marks).search(text) is not None
-    )
+def _make_plain(offsets: OffsetMap, odd: set[str], policy: TextPolicy, repairs: Repairs) -> set[str]:
+    """Exchange, all at once, the many characters that become one other character; the odd ones that are there then."""
+    plain = characters.plain_forms(policy.form)
+    found = {char: plain[char] for char in odd if char in plain}
+    if not found:
+        return odd
+    repairs["normalised"] += _exchange(offsets, found)
+    return odd.difference(found).union(found.values())
+
+
+def _exchange(offsets: OffsetMap, made: dict[str, str]) -> int:
+    """Exchange characters one for one; how many."""
+    text = offsets.text
+    count = sum(map(text.count, made))
+    if len(made) > _FEW:
+        offsets.exchange(text.translate({ord(char): other for char, other in made.items()}))
+        return count
+    for char, other in made.items():
+        text = text.replace(char, other)
+    offsets.exchange(text)
+    return count
+
+
+def _fold(offsets: OffsetMap, policy: TextPolicy, repairs: Repairs) -> None:
+    """Exchange look-alikes; the Latin letters may merge with accents that those did not merge with."""
+    twins = look_alikes.twins_in(set(offsets.text))
+    if twins:
+        repairs["look_alikes"] += _exchange(offsets, twins)
+        if not unicodedata.is_normalized(policy.form, offsets.text):
+            offsets.apply(_normalise(offsets.text, policy, repairs))
 
 
 def _normalise(text: str, policy: TextPolicy, repairs: Repairs) -> list[Edit]:

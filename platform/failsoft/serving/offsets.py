@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 Edit = tuple[int, int, str]
@@ -95,6 +95,38 @@ class Thinned:
         return self._kept[position - 1] + 1
 
 
+class Reworked:
+    """Edits that were made already, and are listed when the way back is first asked for.
+
+    Args:
+        before: the text before.
+        text: the text after.
+        edits: lists them, as :class:`Edited` wants them.
+    """
+
+    def __init__(self, before: str, text: str, edits: Callable[[], Sequence[Edit]]) -> None:
+        self._before = before
+        self.text = text
+        self._edits = edits
+
+    @property
+    def made(self) -> str:
+        """The text after, as the edits have it; the same, or they are wrong."""
+        return self._edited.text
+
+    @functools.cached_property
+    def _edited(self) -> Edited:
+        return Edited(self._before, self._edits())
+
+    def start_of(self, position: int) -> int:
+        """See :class:`Round`."""
+        return self._edited.start_of(position)
+
+    def end_of(self, position: int) -> int:
+        """See :class:`Round`."""
+        return self._edited.end_of(position)
+
+
 class OffsetMap:
     """A text that is changed round by round, and the way back over all of them."""
 
@@ -102,6 +134,11 @@ class OffsetMap:
         self._rounds: list[Round] = []
         self.text = original
         """The text as it is after the rounds so far."""
+
+    @property
+    def rounds(self) -> Sequence[Round]:
+        """The changes so far, first to last."""
+        return self._rounds
 
     def apply(self, edits: Sequence[Edit]) -> None:
         """Make some edits: in order, not overlapping."""
@@ -114,6 +151,12 @@ class OffsetMap:
         """Go over to ``text``, the present one without the characters ``removed``; others may be exchanged for one."""
         self._rounds.append(Thinned(self.text, removed))
         self.text = text
+
+    def rework(self, text: str, edits: Callable[[], Sequence[Edit]]) -> None:
+        """Go over to ``text``, which is the present one after ``edits()``; those are asked for only when needed."""
+        if text != self.text:
+            self._rounds.append(Reworked(self.text, text, edits))
+            self.text = text
 
     def exchange(self, text: str) -> None:
         """Go over to ``text``, in which each character stands where its source did."""

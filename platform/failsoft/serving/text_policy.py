@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from failsoft.errors import ConfigError
 
+_BEFORE: dict[str, Any] = {"fold_look_alikes": False, "mend_mojibake": False}
 MARKS_SORTED = 32
 """Normalisation sorts marks in quadratic time; no writing system stacks so many (UAX #15 allows 30)."""
 
@@ -29,12 +30,16 @@ class TextPolicy:
     """Combining marks kept in a row; Vietnamese and Hebrew need 3."""
     split_emoji: bool = True
     """Set emoji apart from the words that they are glued to."""
+    fold_look_alikes: bool = True
+    """Make Latin letters of Cyrillic, Greek, Armenian and small capital ones that stand in for them."""
+    mend_mojibake: bool = True
+    """Undo UTF-8 that was read as Latin-1 or Windows-1252."""
     max_chars: int = 8_000
     """Longer texts are hopeless, before and after cleaning."""
     max_bytes: int = 32_000
     """The same for the cleaned text in UTF-8."""
     max_words: int = 512
-    """The same for words; a model reads no further."""
+    """The same for tokens: words and punctuation marks. A model reads no further."""
 
     def __post_init__(self) -> None:
         """Refuse limits under which no text passes."""
@@ -52,7 +57,7 @@ class TextPolicy:
 
     @classmethod
     def from_json(cls, text: str) -> TextPolicy:
-        """Read a policy.
+        """Read a policy. One that was written before a repair existed means without it.
 
         Raises:
             ConfigError: not a JSON object, a field is unknown, of another type, or impossible.
@@ -65,7 +70,7 @@ class TextPolicy:
         for name, value in content.items():
             if type(value) is not types.get(name):
                 raise ConfigError(f"text policy has {name} = {value!r}; known fields and types: {_in_words(types)}")
-        return cls(**content)
+        return cls(**(_BEFORE | content))
 
 
 def _in_words(types: Mapping[str, type]) -> str:

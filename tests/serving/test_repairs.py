@@ -1,0 +1,99 @@
+"""Mojibake, look-alikes and terminal commands are repaired, and text that only resembles them is left alone."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from failsoft.serving.offsets import Reworked
+from failsoft.serving.sanitizer import Cleaned, TextPolicy, sanitize
+from tests.serving.odd_text import any_text
+
+
+def clean(text: str) -> Cleaned:
+    return sanitize(text, TextPolicy())
+
+
+@pytest.mark.parametrize(
+    ("garbled", "meant"),
+    [
+        ("play\xc2\xa0jazz", "play jazz"),
+        ("caf\xc3\xa9 music", "caf\xe9 music"),
+        ("don\xe2\u20ac\u2122t stop", "don\u2019t stop"),
+        ("play\xf0\u0178\u201d\xa5 jazz", "play \U0001f525 jazz"),
+        ("\xef\xbb\xbfplay", "play"),
+        ("\xd0\xbf\xd1\u20ac\xd0\xb8\xd0\xb2\xd0\xb5\xd1\u201a", "\u043f\u0440\u0438\u0432\u0435\u0442"),
+        ("caf\xc3\u0192\xc2\xa9", "caf\xe9"),
+        ("p\xe2\u20ac\u2039l\xe2\u20ac\u2039ay", "play"),
+    ],
+)
+def test_utf8_that_was_read_as_latin1_is_read_again(garbled: str, meant: str) -> None:
+    cleaned = clean(garbled)
+    assert cleaned.text == meant
+    assert cleaned.repairs["mojibake"] >= 1
+    assert sanitize(garbled, TextPolicy(mend_mojibake=False)).text != meant
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\xabCAF\xc9\xbb",
+        "\u201ctr\xe8s all\xe9\u2026\u201d",
+        "\xabcaf\xe9\xbb\u201d",
+        "VOIL\xc0 \xab ici \xbb",
+        "\xabMA\xc7\xc3\xbb",
+    ],
+)
+def test_words_that_only_look_like_misread_utf8_are_left_alone(text: str) -> None:
+    assert "mojibake" not in clean(text).repairs
+
+
+@pytest.mark.parametrize(
+    ("dressed", "meant"),
+    [
+        ("\u0440l\u0430\u0443 j\u0430zz", "play jazz"),
+        ("\u1d18\u029f\u1d00\u028f jazz", "play jazz"),
+        ("\u03a1\u039f\u03a1 music", "POP music"),
+        ("play \u0441\u0430f\u0435\u0301", "play caf\xe9"),
+    ],
+)
+def test_letters_that_stand_in_for_latin_ones_become_those(dressed: str, meant: str) -> None:
+    cleaned = clean(dressed)
+    assert cleaned.text == meant
+    assert cleaned.repairs["look_alikes"] >= 1
+    assert sanitize(dressed, TextPolicy(fold_look_alikes=False)).text != meant
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\u043f\u043e\u0441\u0442\u0430\u0432\u044c iPhone \u0440\u043e\u043a",  # Russian with a Latin name
+        "\u0440\u043e\u043a",  # nothing Latin in it
+        "play \u03bc\u03bf\u03c5\u03c3\u03b9\u03ba\u03ae",
+        "the word \u026an\u02c8\u0283\u028a\u0259",
+    ],
+)
+def test_a_text_with_letters_that_have_no_latin_twin_is_left_alone(text: str) -> None:
+    assert clean(text).text == text
+
+
+def test_commands_to_a_terminal_go_whole() -> None:
+    cleaned = clean("\x1b[31mplay\x1b[0m jazz")
+    assert (cleaned.text, dict(cleaned.repairs)) == ("play jazz", {"controls": 2})
+    assert cleaned.to_original(0, 4) == (5, 9)
+
+
+def test_a_policy_written_before_a_repair_existed_means_without_it() -> None:
+    old = TextPolicy.from_json('{"form": "NFKC", "max_words": 512}')
+    assert not old.fold_look_alikes
+    assert not old.mend_mojibake
+
+
+@given(any_text)
+def test_the_way_back_that_is_laid_out_late_is_that_of_the_text(text: str) -> None:
+    """Emoji are set apart in one go, and the edits that this was are listed only when somebody asks."""
+    cleaned = clean(text)
+    if cleaned.offsets is not None:
+        for change in cleaned.offsets.rounds:
+            if isinstance(change, Reworked):
+                assert change.made == change.text
