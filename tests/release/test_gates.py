@@ -10,10 +10,10 @@ from rich.console import Console
 from failsoft.artifacts.bundle import Golden
 from failsoft.errors import ConfigError, DamagedArtifactError, GateError
 from failsoft.health.monitor import HealthPolicy, armed_policy
+from failsoft.models.narrow import Width
 from failsoft.release.coverage import Coverage, TypeComparison
 from failsoft.release.divergence import Divergence
 from failsoft.release.gates import (
-    GatePolicy,
     judge_against_fallback,
     judge_deviation,
     judge_divergence,
@@ -28,7 +28,7 @@ from failsoft.release.gates import (
     judge_weights,
     not_measured,
 )
-from failsoft.release.quantize import Width
+from failsoft.release.policy import GatePolicy
 from failsoft.release.report import GateReport, GateResult, print_report
 from failsoft.release.spread import Deviation, Share
 

@@ -19,8 +19,8 @@ from failsoft.artifacts.store import ArtifactStore
 from failsoft.health.clock import ManualClock
 from failsoft.models.labels import LabelSet
 from failsoft.models.tokens import TextCodec
-from failsoft.release.gates import GatePolicy
 from failsoft.release.inspect import gate_bundle
+from failsoft.release.policy import GatePolicy
 from failsoft.release.report import GateReport
 from tests.release.conftest import Trained, fill_release
 
@@ -155,7 +155,7 @@ def test_traffic_is_judged_when_it_is_given(release: Bundle, trained: Trained) -
     clean = [utterance.text for utterance in trained.corpus.validation]
     assert gate_bundle(release, clean).passed
     emoji = [f"{text} 😀" for text in clean]
-    assert failed(gate_bundle(release, emoji)) == {"coverage: readable traffic words"}
+    assert "coverage: readable traffic words" in failed(gate_bundle(release, emoji))
     assert not gate_bundle(release, []).passed
 
 

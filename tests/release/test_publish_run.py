@@ -87,7 +87,7 @@ def test_a_published_release_is_gated_by_name_and_by_folder(published: Bundle, h
 def test_emoji_traffic_fails_also_after_cleaning(published: Bundle, home: Home, trained: Trained) -> None:
     emoji = [f"{utterance.text}🔥" for utterance in trained.corpus.validation]
     report = gate_release(published.name, home=home, traffic=emoji)
-    assert [result.name for result in report.failures] == ["coverage: readable traffic words"]
+    assert "coverage: readable traffic words" in [result.name for result in report.failures]
 
 
 def test_full_width_letters_pass_since_serving_cleans_them(published: Bundle, home: Home, trained: Trained) -> None:

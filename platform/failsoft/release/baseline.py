@@ -36,6 +36,7 @@ def measure(
     temperature: float,
     intents: Sequence[str] | None = None,
     latency: Latency | None = None,
+    known_types_fraction: float | None = None,
     low_confidence: float = LOW_CONFIDENCE,
 ) -> Baseline:
     """The baseline of a model's answers to its validation texts.
@@ -45,6 +46,7 @@ def measure(
         temperature: the release's calibration.
         intents: the right answers, one for each text; without them accuracy and calibration error stay unknown.
         latency: of one text, see :func:`latency_of`; None when not measured.
+        known_types_fraction: share of the texts' different words that training held; None when not measured.
         low_confidence: answers whose calibrated confidence is not at least this are weak.
 
     Raises:
@@ -78,6 +80,7 @@ def measure(
         words_mean=float(scores.counts_B.mean()),
         words_std=float(scores.counts_B.std()),
         confidence_mean=float(confidences_B.mean()),
+        known_types_fraction=known_types_fraction,
         accuracy=right.accuracy,
         calibration_error=right.calibration_error,
     )

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,6 @@ from failsoft.models.network import IntentNer
 from failsoft.models.predictor import IntentNerPredictor
 from failsoft.models.scores import ScoreBatch
 from failsoft.models.tokens import TextCodec
-from failsoft.release.quantize import Width, narrowed
 from failsoft.release.spread import log_probabilities
 
 Clean = Callable[[str], str]
@@ -77,6 +75,19 @@ def load_predictor(bundle: Bundle) -> IntentNerPredictor:
         ) from error
 
 
+def ids_as_training(codec: TextCodec, labels: LabelSet, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """The word numbers of each text, by the encoder that training uses."""
+    if not texts:
+        return ()
+    split = encode_corpus(_as_utterances(texts, labels), codec, labels)
+    rows = zip(split.word_ids.tolist(), split.lengths.tolist(), strict=True)
+    return tuple(tuple(row[:length]) for row, length in rows)
+
+
+def _as_utterances(texts: Sequence[str], labels: LabelSet) -> list[Utterance]:
+    return [Utterance(id=str(n), text=text, intent=labels.intents[0]) for n, text in enumerate(texts)]
+
+
 def ask_as_training(network: IntentNer, codec: TextCodec, labels: LabelSet, texts: Sequence[str]) -> Logits:
     """Both heads' outputs by the path that training takes: its encoder, its batches, its network."""
     nothing = Logits(
@@ -84,8 +95,7 @@ def ask_as_training(network: IntentNer, codec: TextCodec, labels: LabelSet, text
     )
     if not texts:
         return nothing
-    asked = [Utterance(id=str(n), text=text, intent=labels.intents[0]) for n, text in enumerate(texts)]
-    split = encode_corpus(asked, codec, labels)
+    split = encode_corpus(_as_utterances(texts, labels), codec, labels)
     device = next(network.parameters()).device
     network.eval()
     parts = [
@@ -96,13 +106,6 @@ def ask_as_training(network: IntentNer, codec: TextCodec, labels: LabelSet, text
         intent_BC=np.concatenate([part.intent_BC for part in parts]),
         slot_NS=np.concatenate([part.slot_NS for part in parts]),
     )
-
-
-def at_width(network: IntentNer, width: Width) -> IntentNer:
-    """A copy of the network with the weights that storing at ``width`` leaves."""
-    narrow = copy.deepcopy(network)
-    narrow.load_state_dict(narrowed(network.state_dict(), width))
-    return narrow
 
 
 def not_finite(state: Mapping[str, Tensor]) -> list[str]:

@@ -61,9 +61,10 @@ def coverage_of(codec: TextCodec, texts: Sequence[str]) -> Coverage:
     known = 0.0
     for start in range(0, len(texts), _BATCH):
         encoded = codec.encode(texts[start : start + _BATCH])
-        words += int(encoded.counts_B.sum())
-        empty += int((encoded.counts_B == 0).sum())
-        known += float(((1.0 - encoded.oov_fraction_B) * encoded.counts_B).sum())
+        found_B = encoded.counts_B + encoded.skipped_B  # a sign that is passed over was not read
+        words += int(found_B.sum())
+        empty += int((found_B == 0).sum())
+        known += float(((1.0 - encoded.oov_fraction_B) * found_B).sum())
         spelt_U = ~(encoded.char_ids_UK == UNKNOWN).any(axis=1)
         has_word_BT = encoded.mask_BT & (np.arange(encoded.mask_BT.shape[1]) < encoded.counts_B[:, None])
         readable_BT = (encoded.word_ids_BT != UNKNOWN) | spelt_U[encoded.surface_BT]

@@ -4,68 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from failsoft.artifacts.bundle import Golden
-from failsoft.errors import ConfigError
+from failsoft.models.narrow import Width
 from failsoft.release.coverage import Coverage, TypeComparison
 from failsoft.release.divergence import Divergence
-from failsoft.release.quantize import Width
+from failsoft.release.policy import GatePolicy
 from failsoft.release.report import GateResult
-from failsoft.release.spread import Bootstrap, Deviation, Share
-
-_SHARES = (
-    "min_readable_fraction",
-    "min_known_kept_fraction",
-    "min_known_fraction",
-    "min_traffic_types_fraction",
-    "max_weak_fraction",
-    "max_accuracy_behind_fallback",
-    "max_golden_shift",
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GatePolicy:
-    """Limits of the gates."""
-
-    min_readable_fraction: float = 0.995
-    """Running words that the model has ids for; see :mod:`failsoft.release.coverage`."""
-    min_known_kept_fraction: float = 0.995
-    """Known words of the release's own texts when serving reads them, relative to what training recorded."""
-    min_known_fraction: float = 0.85
-    """Known running words of the release's own validation texts: SNIPS has 96 %, a corpus of a few texts far less."""
-    min_traffic_types_fraction: float = 0.90
-    """Known word types of traffic relative to the release's own texts; the interval's lower end must reach it."""
-    max_deviation: float = 0.15
-    """Relative change of logit std, entropy mean and entropy std; the whole interval must lie within."""
-    max_logit_fall: float = 0.15
-    """How much smaller the logit std may be than the served release's, on that release's texts."""
-    max_entropy_rise: float = 0.5
-    """How much larger the entropy mean may be than the served release's; another seed alone moves it by some 15 %."""
-    min_samples: int = 100
-    """Fewer texts decide nothing, and what is not decided fails."""
-    max_weak_fraction: float = 0.07
-    """Answers under the low-confidence limit on validation texts. With more, serving's monitor (20 bad of 100) could
-    not be armed: it would trip on the healthy model in more than one window of ten thousand."""
-    max_accuracy_behind_fallback: float = 0.02
-    """How far the model's intent accuracy may lie behind that of its own fallback trees, on the interval's low end."""
-    max_kl: float = 0.02
-    """KL(fp32 ‖ narrow) in nats: for the mean and the maximum over all texts, edge cases included."""
-    max_golden_shift: float = 0.01
-    """How far a golden input's confidence may move; another machine's arithmetic moves the sixth digit."""
-    bootstrap: Bootstrap = field(default_factory=Bootstrap)
-
-    def __post_init__(self) -> None:
-        """Refuse limits that nothing or everything passes."""
-        for name in _SHARES:
-            if not 0.0 < getattr(self, name) < 1.0:
-                raise ConfigError(f"{name} is {getattr(self, name)}; use a share strictly between 0 and 1")
-        for name in ("max_deviation", "max_kl", "max_logit_fall", "max_entropy_rise"):
-            if not 0.0 < getattr(self, name) < math.inf:
-                raise ConfigError(f"{name} is {getattr(self, name)}; use a positive number")
-        if self.min_samples < 2:
-            raise ConfigError(f"min_samples is {self.min_samples}; a spread needs at least 2 texts, 100 to mean much")
+from failsoft.release.spread import Deviation, Share
 
 
 def judge_readable(coverage: Coverage, policy: GatePolicy, *, of: str) -> GateResult:
@@ -110,15 +56,31 @@ def judge_known_floor(coverage: Coverage, policy: GatePolicy) -> GateResult:
 
 def judge_traffic_types(comparison: TypeComparison, policy: GatePolicy) -> GateResult:
     """Does traffic use words that training saw, about as much as validation texts do?"""
-    limit = policy.min_traffic_types_fraction
+    limit, floor = policy.min_types_fraction, policy.min_traffic_types_fraction
+    enough = comparison.texts >= policy.min_samples
     return _result(
         "coverage: known traffic word types",
-        passed=comparison.texts >= policy.min_samples and comparison.low > limit,
+        passed=enough and comparison.high > limit and comparison.low > floor,
         value=comparison.value,
         limit=limit,
         why=f"traffic has {comparison.value:.1%} of the known word types of validation texts "
-        f"({comparison.low:.1%} to {comparison.high:.1%} on {comparison.texts} texts each); the lower end must exceed "
-        f"{limit:.1%}" + _too_few(comparison.texts, policy),
+        f"({comparison.low:.1%} to {comparison.high:.1%} on {comparison.texts} texts each); the interval must reach "
+        f"above {limit:.1%} and stay above {floor:.0%}" + _too_few(comparison.texts, policy),
+    )
+
+
+def judge_types_kept(now: float, recorded: float | None, policy: GatePolicy) -> GateResult:
+    """Does serving know the different words of the release's own texts that training knew?"""
+    limit = policy.min_types_fraction
+    kept = now / recorded if recorded is not None and recorded > 0.0 else math.nan
+    return _result(
+        "coverage: known word types kept",
+        passed=kept > limit,
+        value=kept,
+        limit=limit,
+        why=f"serving knows {now:.2%} of the different words of the release's own texts, before any fallback to "
+        f"characters; training recorded {'nothing' if recorded is None else f'{recorded:.2%}'}; more than {limit:.2%} "
+        "of that needed",
     )
 
 

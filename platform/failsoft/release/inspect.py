@@ -19,6 +19,7 @@ from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.errors import ConfigError, FailsoftError
 from failsoft.models.gbdt import GbdtIntent
 from failsoft.models.labels import LabelSet
+from failsoft.models.narrow import narrow_copy
 from failsoft.models.network import IntentNer
 from failsoft.models.predictor import IntentNerPredictor
 from failsoft.models.rules import RulesEngine
@@ -27,7 +28,6 @@ from failsoft.release.baseline import LOW_CONFIDENCE
 from failsoft.release.candidate import (
     Clean,
     ask_as_training,
-    at_width,
     golden_answers,
     load_predictor,
     not_finite,
@@ -37,8 +37,7 @@ from failsoft.release.coverage import compare_types, coverage_of
 from failsoft.release.divergence import divergence
 from failsoft.release.edges import EDGE_CASES
 from failsoft.release.evidence import Evidence, answers_of, read_evidence
-from failsoft.release.gates import GatePolicy
-from failsoft.release.quantize import Width
+from failsoft.release.policy import GatePolicy
 from failsoft.release.report import GateReport, GateResult
 from failsoft.release.spread import Answers, Floats, deviations, log_probabilities, share_of
 
@@ -212,8 +211,8 @@ class Inspection:
             return log_probabilities(said.intent_BC, temperature), log_probabilities(said.slot_NS)
 
         full, results = ask(network), []
-        for width in Width:
-            narrow = ask(at_width(network, width))
+        for width in self.policy.widths:
+            narrow = ask(narrow_copy(network, width))
             for head, wide_BC, narrow_BC in zip(("intent", "slot"), full, narrow, strict=True):
                 results.append(gates.judge_divergence(divergence(wide_BC, narrow_BC), width, self.policy, head=head))
         return results

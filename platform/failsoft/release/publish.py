@@ -22,8 +22,8 @@ from failsoft.errors import FailsoftError
 from failsoft.health.clock import Clock
 from failsoft.models.labels import LabelSet
 from failsoft.release.candidate import Clean
-from failsoft.release.gates import GatePolicy
 from failsoft.release.inspect import Watch, as_given, gate_bundle
+from failsoft.release.policy import GatePolicy
 from failsoft.release.report import GateReport
 
 Fill = Callable[[Path], None]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -24,6 +26,13 @@ class GateResult:
     limit: float | None
     why: str
     """A sentence for people: the value, the limit, and what failing means."""
+    waived: str | None = None
+    """Why it may fail all the same; None: it may not."""
+
+    @property
+    def acceptable(self) -> bool:
+        """It passed, or somebody answers for it."""
+        return self.passed or self.waived is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,21 +41,33 @@ class GateReport:
 
     release: str
     results: tuple[GateResult, ...]
+    against: str | None = None
+    """The release that it was compared with; None: with none."""
+    notes: tuple[str, ...] = ()
+    """What whoever reads this should know: waivers without use, what was not compared and why."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What the judgements rest on: digest, texts, limits. Small JSON."""
 
     @property
     def passed(self) -> bool:
-        """Every gate passed, and there was one."""
-        return bool(self.results) and all(result.passed for result in self.results)
+        """Every gate passed or is waived, and there was one."""
+        return bool(self.results) and all(result.acceptable for result in self.results)
 
     @property
     def failures(self) -> tuple[GateResult, ...]:
-        """The gates that did not pass."""
-        return tuple(result for result in self.results if not result.passed)
+        """The gates that did not pass and are not waived."""
+        return tuple(result for result in self.results if not result.acceptable)
+
+    @property
+    def waived(self) -> tuple[GateResult, ...]:
+        """The gates that failed and are waived."""
+        return tuple(result for result in self.results if not result.passed and result.acceptable)
 
     def in_words(self) -> str:
         """One line: how many gates passed, or which failed and why."""
         if self.passed:
-            return f"release {self.release} passed all {len(self.results)} gates"
+            waived = f", {len(self.waived)} of them by a waiver" if self.waived else ""
+            return f"release {self.release} passed all {len(self.results)} gates{waived}"
         if not self.results:
             return f"release {self.release} was not measured by any gate"
         reasons = "; ".join(f"{result.name}: {result.why}" for result in self.failures)
@@ -66,12 +87,19 @@ class GateReport:
         results = [asdict(result) for result in self.results]
         for result in results:
             result["value"] = _finite(result["value"])
-        body = {"release": self.release, "passed": self.passed, "results": results}
+        body = {
+            "release": self.release,
+            "passed": self.passed,
+            "against": self.against,
+            "notes": self.notes,
+            "facts": dict(self.facts),
+            "results": results,
+        }
         return json.dumps(body, indent=1, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> GateReport:
-        """Read what :meth:`to_json` wrote.
+        """Read what :meth:`to_json` wrote, also before it told of references, notes and facts.
 
         Raises:
             DamagedArtifactError: it is not such a text.
@@ -79,7 +107,13 @@ class GateReport:
         try:
             body = json.loads(text)
             results = tuple(GateResult(**result) for result in body["results"])
-            return cls(release=str(body["release"]), results=results)
+            return cls(
+                release=str(body["release"]),
+                results=results,
+                against=body.get("against"),
+                notes=tuple(body.get("notes", ())),
+                facts=body.get("facts", {}),
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedArtifactError(f"this is no gate report ({error!r}); run: failsoft gate") from error
 
@@ -87,6 +121,8 @@ class GateReport:
 def print_report(report: GateReport, console: Console) -> None:
     """Print one row for each gate, then the verdict."""
     console.print(report_table(report))
+    for note in report.notes:
+        console.print(f"note: {note}", highlight=False, markup=False)
     colour = "green" if report.passed else "red"
     if report.passed or not report.results:
         console.print(report.in_words(), style=colour, highlight=False, markup=False)
@@ -104,13 +140,15 @@ def report_table(report: GateReport) -> Table:
     table.add_column("limit", justify="right")
     table.add_column("why", overflow="fold")
     for result in report.results:
-        why = escape(result.why)  # it may quote a caller's text
+        why = escape(result.why + (f" (waived: {result.waived})" if result.waived else ""))  # may quote callers
         table.add_row(result.name, _mark(result), _number(result.value), _number(result.limit), why)
     return table
 
 
 def _mark(result: GateResult) -> str:
-    return "[green]pass[/green]" if result.passed else "[red]FAIL[/red]"
+    if result.passed:
+        return "[green]pass[/green]"
+    return "[yellow]waived[/yellow]" if result.acceptable else "[red]FAIL[/red]"
 
 
 def _number(value: float | None) -> str:
