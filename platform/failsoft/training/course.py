@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,8 @@ class Course:
     """Sample indices of each entry."""
     left_out: tuple[int, ...] = ()
     """Samples that people left out of each entry; they count as skipped."""
+    divides: Callable[[NDArray[np.int64], int], NDArray[np.int64]] | None = None
+    """This rank's part of the samples at a position, where slow ranks may have less; None: every ``world``-th."""
 
     @classmethod
     def of(cls, batches: GlobalBatches, planned: int, *, run_folder: Path, ranks: Ranks) -> Course:
@@ -51,8 +54,9 @@ class Course:
         return np.asarray(self.requeued[self._place(position)], dtype=np.int64)
 
     def share(self, position: int, ranks: Ranks) -> NDArray[np.int64]:
-        """One rank's share of it; may be empty."""
-        return self.global_indices(position)[ranks.rank :: ranks.world]
+        """This rank's share of it, as it was dealt; may be empty."""
+        whole = self.global_indices(position)
+        return whole[ranks.rank :: ranks.world] if self.divides is None else self.divides(whole, position)
 
     def skipped(self, position: int) -> int:
         """Samples that were left out of the batch by people."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from failsoft.errors import TrainingError
 from failsoft.training.breaker import Advice, RunState
@@ -76,7 +76,8 @@ class TrainLoop(LoopParts):
         self._chronicle.arrived()
         restored = self._succession.take_over()
         planned, folder = self.plan.total_batches, self.desk.folder
-        self._course = Course.of(self.batches, planned, run_folder=folder, ranks=self._ranks)
+        course = Course.of(self.batches, planned, run_folder=folder, ranks=self._ranks)
+        self._course = replace(course, divides=None if self._pace is None else self._pace.part)
         digest = identity_digest(self.checkpoints.identity)
         self._chronicle.started(restored, course=self._course, identity_digest=digest)
         self.net.begin()

@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.clock import SystemClock
-from failsoft.health.faults import Fault, FaultKind, FaultPlan
+from failsoft.health.faults import Fault, FaultKind, FaultPlan, burst
 from failsoft.training.chronicle import Desk
 from failsoft.training.loop import LoopPlan, TrainLoop
 from failsoft.training.pace.policy import PacePolicy, RemedyPolicy
@@ -52,6 +52,7 @@ def slow(rank: int, sample_s: float, *, first: int = 0, last: int = TOTAL) -> Fa
 EVEN = (slow(0, EACH_S), slow(1, EACH_S))
 STRAGGLER = (*EVEN, slow(1, 2 * EACH_S, first=30, last=100))
 """Rank 1 takes three times as long for each sample, for a while."""
+NAN = burst(FaultKind.NAN_BATCH, first=86, count=5)
 HOPELESS = (*EVEN, slow(1, 40 * EACH_S, first=30, last=100))
 
 
@@ -132,6 +133,7 @@ def main(rank: int, folder: Path) -> None:
         "plain": lambda at: looped(at, *EVEN, plain=True),
         "remedied": lambda at: looped(at, *STRAGGLER, remedy=remedy, plain=True),
         "hopeless": lambda at: looped(at, *HOPELESS, remedy=remedy, plain=True),
+        "undone": lambda at: looped(at, *STRAGGLER, *NAN, remedy=remedy, plain=True),
         "shrinks": lambda at: validated(at, "large"),
         "gives up": lambda at: validated(at, "always"),
         "in earnest": in_earnest,

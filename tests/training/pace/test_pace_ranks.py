@@ -14,7 +14,10 @@ import pytest
 
 from failsoft.health.ledger import Event, read_ledger
 from failsoft.training.accounting.exactness import verify
+from failsoft.training.batches import GlobalBatches
+from failsoft.training.letters.letterbook import LETTERS_FOLDER, read_letter_book
 from failsoft.training.summary import summarise
+from tests.training.toys import SAMPLES
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 240
@@ -54,10 +57,11 @@ def events(home: Path, trial: str, *kinds: str) -> list[Event]:
 
 
 def test_all_trials_end_alike_on_both_ranks(told: Told) -> None:
-    assert len(told) == 8
+    assert len(told) == 9
     for name, (first, second) in told.items():
         total = 30 if name == "in earnest" else 200
-        assert (first["position"], first["step"]) == (second["position"], second["step"]) == (total, total), name
+        steps = total - 91 if name == "undone" else total
+        assert (first["position"], first["step"]) == (second["position"], second["step"]) == (total, steps), name
         for tensor in (tensor for tensor in first["weights"] if "running" not in tensor):
             assert first["weights"][tensor] == second["weights"][tensor], (name, tensor)
 
@@ -110,6 +114,21 @@ def test_a_rank_that_is_still_slow_at_its_floor_makes_updates_smaller_for_a_whil
     kinds = summarise(read_ledger(home / "hopeless" / "ledger.jsonl").events, run="hopeless").degraded.kinds
     assert set(kinds) == {"slow_rank", "smaller_batch"}
     assert 0 < kinds["smaller_batch"].batches < kinds["slow_rank"].batches < 200
+
+
+@pytest.mark.usefixtures("told")
+def test_letters_of_undone_batches_say_of_each_rank_what_it_had_also_when_that_was_uneven(home: Path) -> None:
+    letters = read_letter_book(home / "undone" / LETTERS_FOLDER).letters
+    undone: dict[int, dict[int, tuple[int, ...]]] = {}
+    for letter in (letter for letter in letters if letter.undone_at is not None):
+        undone.setdefault(letter.position, {})[letter.rank] = letter.sample_ids
+    batches = GlobalBatches(num_samples=SAMPLES, global_batch=8, seed=3)
+    assert sorted(undone) == list(range(86))
+    for position, parts in undone.items():
+        assert sorted(parts[0] + parts[1]) == sorted(batches.global_indices(position).tolist()), position
+    sizes = [(len(parts[0]), len(parts[1])) for _, parts in sorted(undone.items())]
+    assert sizes[0] == (4, 4)
+    assert sizes[85] == (6, 2)
 
 
 def test_one_rank_that_validates_in_smaller_batches_keeps_nobody_waiting(told: Told, home: Path) -> None:
