@@ -91,6 +91,15 @@ def test_single_samples_that_were_left_out_are_listed_the_newest_first_to_be_kep
     assert "71" in shown
     assert "72" in shown
     assert "\x1b[31mtorn" not in shown
+    told = json.loads(dlq(tmp_path, "ls", "first", "--samples", "2", "--json"))
+    assert [one["index"] for one in told["samples"]] == [71, 72]
+    assert (told["samples"][0]["kind"], told["samples"][0]["source"], told["samples"][0]["rank"]) == (
+        "checksum",
+        "shard-7",
+        1,
+    )
+    assert (told["samples_in_all"], len(told["letters"])) == (3, 1)
+    assert json.loads(dlq(tmp_path, "ls", "first", "--samples", "0", "--json"))["samples"] == []
 
 
 def test_single_samples_are_listed_without_loading_torch() -> None:
@@ -100,7 +109,7 @@ def test_single_samples_are_listed_without_loading_torch() -> None:
 
 def test_the_list_is_json_when_asked_for(tmp_path: Path) -> None:
     bury(tmp_path, "first", 3)
-    (told,) = json.loads(dlq(tmp_path, "ls", "--json"))
+    (told,) = json.loads(dlq(tmp_path, "ls", "--json"))["letters"]
     assert (told["position"], told["sample_ids"], told["sources"]) == (3, [3, 103], {"shard-7": 2})
     assert "generators" not in told
 
@@ -146,7 +155,7 @@ def test_batches_are_requeued_once_with_the_next_command_named(tmp_path: Path) -
         (5, (5, 105), "labels mended"),
         (7, (7,), ""),
     ]
-    assert "requeued as entry 0" in json.loads(dlq(tmp_path, "ls", "--json"))[0]["since_then"]
+    assert "requeued as entry 0" in json.loads(dlq(tmp_path, "ls", "--json"))["letters"][0]["since_then"]
 
 
 @pytest.mark.parametrize(

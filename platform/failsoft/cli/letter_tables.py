@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
@@ -51,7 +52,7 @@ def listing(run: str, found: Sequence[Burst], states: Mapping[int, str], *, now_
 
 def left_out(letters: Sequence[SampleLetter], *, most: int, now_s: float) -> Table:
     """The newest letters of single samples, one line each; the title says how many there are."""
-    newest = sorted(letters, key=lambda one: one.at_s)[-most:]
+    newest = _newest(letters, most)
     shown = "" if len(newest) == len(letters) else f", the newest {len(newest)} of them"
     heads = ("sample", "source", "position", "rank", "kind", "why", "in its place", "age")
     table = Table(*heads, title=f"{len(letters):,} letters of single samples that were left out{shown}")
@@ -60,6 +61,15 @@ def left_out(letters: Sequence[SampleLetter], *, most: int, now_s: float) -> Tab
         words = (str(one.index), one.source or "-", str(one.position), str(one.rank), str(one.kind), one.why[:_TEXT])
         table.add_row(*(escape(_printable(word)) for word in words), f"{instead}, weight 0", age(now_s - one.at_s))
     return table
+
+
+def left_out_as_json(letters: Sequence[SampleLetter], *, most: int) -> dict[str, Any]:
+    """The newest letters of single samples as plain JSON, and how many there are in all."""
+    return {"samples": [asdict(one) for one in _newest(letters, most)], "samples_in_all": len(letters)}
+
+
+def _newest(letters: Sequence[SampleLetter], most: int) -> list[SampleLetter]:
+    return sorted(letters, key=lambda one: one.at_s)[max(0, len(letters) - most) :]
 
 
 def _printable(text: str) -> str:

@@ -17,6 +17,7 @@ from failsoft.health.clock import SystemClock
 
 if TYPE_CHECKING:
     from failsoft.training.letters.letterbook import LetterBook
+    from failsoft.training.loading.sample_letters import SampleLetter
     from train_jobs.letters import JobLetters
 
 dlq = typer.Typer(
@@ -46,9 +47,9 @@ def ls(
     name = _run(place, run)
     book, states = _book(place, name)
     if json_:
-        console.print_json(
-            data=[tables.as_json(one, states.get(one.position, "")) for one in (*book.letters, *book.overtaken)]
-        )
+        told = [tables.as_json(one, states.get(one.position, "")) for one in (*book.letters, *book.overtaken)]
+        left_out = _left_out(place, name)
+        console.print_json(data={"letters": told} | tables.left_out_as_json(left_out, most=samples))
         return
     found = sorted((*book.letters, *book.overtaken), key=lambda one: (one.position, one.rank))
     if not found:
@@ -65,11 +66,15 @@ def ls(
         )
 
 
-def _list_samples(place: Home, run: str, *, most: int) -> None:
+def _left_out(place: Home, run: str) -> tuple[SampleLetter, ...]:
     from failsoft.training.letters.letterbook import LETTERS_FOLDER
     from failsoft.training.loading.sample_letters import read_sample_letters
 
-    left_out = read_sample_letters(place.run(run) / LETTERS_FOLDER)
+    return read_sample_letters(place.run(run) / LETTERS_FOLDER)
+
+
+def _list_samples(place: Home, run: str, *, most: int) -> None:
+    left_out = _left_out(place, run)
     if left_out and most:
         console.print(tables.left_out(left_out, most=most, now_s=SystemClock().wall_s()))
 
