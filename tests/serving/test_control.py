@@ -99,9 +99,10 @@ async def test_many_quiet_gateways_notice_together_what_none_notices_alone(tmp_p
             batch = OutcomeBatch(
                 gateway=f"g{gateway}", sequence=1, epoch=1, arm=Arm.SUBJECT, mirrored=False, outcomes=outcomes
             )
-            await controller.report([batch.as_json()])
-        async with asyncio.timeout(5.0):
-            assert plan_of(await controller.wait_plan(1, 5.0)).stage is Stage.DEGRADED
+            answer = await controller.report([batch.as_json()])
+            if plan_of(answer).stage is Stage.DEGRADED:
+                break
+        assert 4 <= gateway < 12  # judged as it was counted: the answer to the report that told it brings the news
 
 
 async def test_rest_and_order_run_by_themselves(tmp_path: Path) -> None:

@@ -94,9 +94,13 @@ class Controller:
         return self._plan()
 
     async def report(self, batches: list[dict[str, Any]]) -> str:
-        """Count outcomes; the plan after that."""
-        for batch in batches:
-            self._rollout.take(OutcomeBatch.of(batch))
+        """Count outcomes, and judge at once when one of them is bad; the plan after that."""
+        bad = False
+        for batch in map(OutcomeBatch.of, batches):
+            self._rollout.take(batch)
+            bad = bad or batch.has_bad
+        if bad:
+            self._rollout.tick()
         return self._plan()
 
     async def trip(self, trip: dict[str, Any]) -> str:

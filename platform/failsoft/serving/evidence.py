@@ -2,85 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from failsoft.errors import ConfigError
-from failsoft.health.monitor import BAD, SILENT, HealthMonitor, HealthPolicy
+from failsoft.health.monitor import BAD, SILENT, HealthPolicy
+from failsoft.health.panel import SignalPanel
 from failsoft.health.sequential import Tally
+from failsoft.health.signals import SignalPolicy
 from failsoft.health.window import Outcome
+from failsoft.serving.batch import OutcomeBatch, interleaved
 from failsoft.serving.plan import Arm
+
+__all__ = ["Counts", "Gatherer", "OutcomeBatch", "interleaved"]
 
 _NOTHING = Tally(bad=0, total=0)
 _MAX_GATEWAYS = 4096
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutcomeBatch:
-    """How a gateway's calls of one arm ended between two reports. Counts suffice: order inside a batch is unknown."""
-
-    gateway: str
-    sequence: int
-    """Grows with every batch of a gateway. A batch may arrive twice; it counts once."""
-    epoch: int
-    """The plan under which the calls were made."""
-    arm: Arm
-    mirrored: bool
-    outcomes: Mapping[Outcome, int]
-    latency_ms: float = 0.0
-    """Sum over all calls."""
-    agree: int = 0
-    """Mirrored answers with the live answer's intent …"""
-    compared: int = 0
-    """… of so many compared."""
-
-    def __post_init__(self) -> None:
-        """Refuse counts below zero, which would cancel evidence."""
-        if any(count < 0 for count in self.outcomes.values()) or not 0 <= self.agree <= self.compared:
-            raise ConfigError(f"batch {self.sequence} of {self.gateway} has impossible counts: {self.as_json()}")
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values, as the controller's ``report`` takes them."""
-        return {
-            "gateway": self.gateway,
-            "sequence": self.sequence,
-            "epoch": self.epoch,
-            "arm": str(self.arm),
-            "mirrored": self.mirrored,
-            "outcomes": {str(outcome): count for outcome, count in self.outcomes.items()},
-            "latency_ms": self.latency_ms,
-            "agree": self.agree,
-            "compared": self.compared,
-        }
-
-    @classmethod
-    def of(cls, body: Mapping[str, Any]) -> OutcomeBatch:
-        """Read what :meth:`as_json` gave.
-
-        Raises:
-            ConfigError: fields are missing, unknown or impossible.
-        """
-        try:
-            fields = dict(body)
-            outcomes = {Outcome(name): int(count) for name, count in fields.pop("outcomes").items()}
-            return cls(arm=Arm(fields.pop("arm")), outcomes=outcomes, **fields)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ConfigError(f"not an outcome batch: {error.__class__.__name__}: {error}") from error
-
-
-def interleaved(outcomes: Mapping[Outcome, int]) -> Iterator[Outcome]:
-    """The counted outcomes in an order that spreads each kind evenly.
-
-    A batch may be larger than a monitor's window; all bad ones last would make a healthy batch look ill.
-    """
-    total = sum(outcomes.values())
-    due = [
-        ((index + 0.5) * total / count, str(outcome), outcome)
-        for outcome, count in outcomes.items()
-        for index in range(count)
-    ]
-    yield from (outcome for _, _, outcome in sorted(due))
+_MAX_CALLERS = 256
+"""Callers whose part in a stage is remembered, so that it can be taken back when one is set apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,15 +52,21 @@ class Gatherer:
 
     Args:
         health: the rule for the subject's window; the stand-in's is judged by the same.
+        signals: what else is judged, and which of it may trip. What gateways can tell alone (labels, words) they judge
+            alone.
         max_gap_s: a longer time between answers of the subject does not count as active.
         counts: from before a restart.
     """
 
-    def __init__(self, health: HealthPolicy, *, max_gap_s: float, counts: Counts) -> None:
+    def __init__(
+        self, health: HealthPolicy, *, max_gap_s: float, counts: Counts, signals: SignalPolicy | None = None
+    ) -> None:
         self.counts = counts
         self.max_gap_s = max_gap_s
-        self._subject = HealthMonitor(policy=health)
-        self._stand_in = HealthMonitor(policy=health)
+        self.signals = signals or SignalPolicy()
+        self._subject = SignalPanel(health, self.signals)
+        self._stand_in = SignalPanel(health, self.signals)
+        self._by_caller: dict[int, Tally] = {}
         self._last_s: float | None = None
         self.first_s: float | None = None
         """When the subject's first answer in this stage came; None: none yet."""
@@ -131,13 +76,13 @@ class Gatherer:
         self.compared = 0
 
     @property
-    def subject(self) -> HealthMonitor:
-        """The window over the subject's answers in this stage."""
+    def subject(self) -> SignalPanel:
+        """The signals of the subject in this stage."""
         return self._subject
 
     @property
-    def stand_in(self) -> HealthMonitor:
-        """The window over the stand-in model's live answers."""
+    def stand_in(self) -> SignalPanel:
+        """The signals of the stand-in model's live answers."""
         return self._stand_in
 
     @property
@@ -148,10 +93,11 @@ class Gatherer:
     def restart(self, health: HealthPolicy, counts: Counts) -> None:
         """A stage begins with what still counts; without a trial going on, nothing does."""
         self.counts = counts
-        self._subject = HealthMonitor(policy=health)
+        self._subject = SignalPanel(health, self.signals)
+        self._by_caller.clear()
         self._last_s = self.first_s = None
         if not counts.on_trial.total:
-            self._stand_in = HealthMonitor(policy=health)
+            self._stand_in = SignalPanel(health, self.signals)
             self.latency_ms, self.agree, self.compared = 0.0, 0, 0
 
     def forget_stand_in(self) -> None:
@@ -170,22 +116,26 @@ class Gatherer:
         return True
 
     def add(self, batch: OutcomeBatch, now_s: float) -> None:
-        """Count a batch of this stage. What says nothing about a model is left out."""
-        telling = {outcome: count for outcome, count in batch.outcomes.items() if outcome not in SILENT and count}
+        """Count a batch of this stage. What says nothing about a model is left out, as is a caller who is apart."""
+        if batch.arm is Arm.SUBJECT:
+            _feed(self._subject, batch)
+        elif not batch.mirrored:
+            _feed(self._stand_in, batch)
+        self._take_back(self._subject.apart)
+        telling = _telling(batch.outcomes)
         if not telling:
             return
+        fair = _telling(batch.without(self._subject.apart | self._stand_in.apart))
         if batch.arm is Arm.SUBJECT:
-            self._add_subject(batch, telling, now_s)
+            self._add_subject(batch, fair, now_s)
         elif not batch.mirrored:
-            _feed(self._stand_in, telling)
-            self.counts = replace(self.counts, stand_in=_plus(self.counts.stand_in, telling))
+            self.counts = replace(self.counts, stand_in=_plus(self.counts.stand_in, fair))
 
     def since_answer_s(self, now_s: float) -> float | None:
         """Seconds since the subject's last answer in this stage; None: none yet."""
         return None if self._last_s is None else now_s - self._last_s
 
     def _add_subject(self, batch: OutcomeBatch, telling: Mapping[Outcome, int], now_s: float) -> None:
-        _feed(self._subject, telling)
         gap_s = self.since_answer_s(now_s)
         credit_s = gap_s if gap_s is not None and gap_s <= self.max_gap_s else 0.0
         self._last_s, self.first_s = now_s, now_s if self.first_s is None else self.first_s
@@ -198,13 +148,51 @@ class Gatherer:
         self.latency_ms += batch.latency_ms
         self.agree += batch.agree
         self.compared += batch.compared
+        self._remember(batch)
+
+    def _remember(self, batch: OutcomeBatch) -> None:
+        """What each known caller brought to this stage."""
+        for caller in batch.callers.keys() - self._subject.apart:
+            part = _plus(self._by_caller.pop(caller, _NOTHING), batch.part(caller))
+            self._by_caller[caller] = part
+            if len(self._by_caller) > _MAX_CALLERS:
+                self._by_caller.pop(next(iter(self._by_caller)))
+
+    def _take_back(self, apart: frozenset[int]) -> None:
+        """What a caller brought who is set apart now is no evidence about the model, also not what came before."""
+        for caller in apart & self._by_caller.keys():
+            part = self._by_caller.pop(caller)
+            counts = self.counts
+            self.counts = replace(
+                counts, in_stage=_minus(counts.in_stage, part), on_trial=_minus(counts.on_trial, part)
+            )
 
 
-def _feed(monitor: HealthMonitor, outcomes: Mapping[Outcome, int]) -> None:
-    for outcome in interleaved(outcomes):
-        monitor.record(outcome)
+def _feed(panel: SignalPanel, batch: OutcomeBatch) -> None:
+    """All that a batch says about a model, evenly mixed, and judged: that is where a caller may be set apart."""
+    ends: dict[tuple[Outcome, int | None], int] = {
+        (outcome, None): count for outcome, count in batch.without(batch.callers).items()
+    }
+    for one in batch.callers:
+        ends |= {(outcome, one): count for outcome, count in batch.part(one).items()}
+    for outcome, caller in interleaved(ends):
+        panel.record(outcome, caller)
+    for slow, caller in interleaved(batch.timed_calls()):
+        panel.record_latency(slow=slow, caller=caller)
+    panel.verdict()
+
+
+def _telling(outcomes: Mapping[Outcome, int]) -> dict[Outcome, int]:
+    return {outcome: count for outcome, count in outcomes.items() if outcome not in SILENT and count}
 
 
 def _plus(tally: Tally, outcomes: Mapping[Outcome, int]) -> Tally:
-    bad = sum(count for outcome, count in outcomes.items() if outcome in BAD)
-    return Tally(bad=tally.bad + bad, total=tally.total + sum(outcomes.values()))
+    telling = _telling(outcomes)
+    bad = sum(count for outcome, count in telling.items() if outcome in BAD)
+    return Tally(bad=tally.bad + bad, total=tally.total + sum(telling.values()))
+
+
+def _minus(tally: Tally, part: Tally) -> Tally:
+    """Never below nothing: counts of before a restart hold less than the memory of callers may."""
+    total = max(0, tally.total - part.total)
+    return Tally(bad=min(total, max(0, tally.bad - part.bad)), total=total)

@@ -25,6 +25,7 @@ from failsoft.serving.auth import bearer_guard
 from failsoft.serving.config import AppConfig
 from failsoft.serving.controller import ControllerClient, ControllerConfig, follow_plans, start_controller
 from failsoft.serving.diary import Diary
+from failsoft.serving.evidence import OutcomeBatch
 from failsoft.serving.front import FrontDesk
 from failsoft.serving.handle_arm import HandleArm
 from failsoft.serving.kit import KitShelf, open_shelf
@@ -32,6 +33,7 @@ from failsoft.serving.messages import Ask
 from failsoft.serving.mirror import MirrorQueue
 from failsoft.serving.outcomes import OutcomeBuffer
 from failsoft.serving.plan import Colour, RoutingPlan
+from failsoft.serving.reporting import Reporter
 from failsoft.serving.request import Answerer, Mirrored
 from failsoft.serving.routes import build_routes
 from failsoft.serving.several import answer_all
@@ -71,6 +73,9 @@ class Gateway:
         self._controller, self._follower = ControllerClient(controller), follow_plans(controller, name=self._name)
         await self._follower.start()
         self._buffer = OutcomeBuffer(self._name)
+        every_s = config.gateway.report_every_s
+        self._reporter = Reporter(self._buffer, self._send, clock=self._clock, every_s=every_s)
+        self._buffer.on_record = self._reporter.noticed
         self._mirror: MirrorQueue[Mirrored] = MirrorQueue(config.gateway.mirror_queue)
         self._watch, self._shelf = Watch(stage_policy(config.profile).health, self._tripped), await self._open_shelf()
         self._desk = FrontDesk(
@@ -138,6 +143,7 @@ class Gateway:
         process |= {"controller_silent_s": self._follower.silent_s, "tripped_locally": self._follower.tripped_locally}
         process["texts_at_models"] = {colour: arm.held for colour, arm in self._arms.items()}
         process["stand_ins_resting"] = self._answerer.resting()
+        process["shared_window_lag"] = self._reporter.status()
         return process | {"events_not_recorded": self._diary.unrecorded} | self._desk.status()
 
     async def degrade(self, *, for_s: float | None, why: str) -> dict[str, Any]:
@@ -169,7 +175,7 @@ class Gateway:
 
     def _duties(self) -> dict[str, Coroutine[Any, Any, None]]:
         return {
-            "outcome reports": self._report(),
+            "outcome reports": self._reporter.run(),
             "release changes": self._keep_release(),
             "mirrored calls": self._mirror.run(self._answerer.answer_mirrored),
         }
@@ -181,19 +187,8 @@ class Gateway:
         except FailsoftError as error:
             self._diary.record("controller_absent", str(error))
 
-    async def _report(self) -> None:
-        """Send what was counted; what does not get through is sent again with the next report."""
-        while True:
-            await asyncio.sleep(self._config.gateway.report_every_s)
-            batches = self._buffer.pending()
-            if not batches:
-                continue
-            try:
-                async with asyncio.timeout(2.0):
-                    self._follower.offer(await self._controller.report(batches))
-            except (FailsoftError, OSError):  # TimeoutError is an OSError
-                continue
-            self._buffer.arrived(batches)
+    async def _send(self, batches: tuple[OutcomeBatch, ...]) -> None:
+        self._follower.offer(await self._controller.report(batches))
 
     async def _keep_release(self) -> None:
         """Take over the ladder and the baseline of another subject; try a refused one again."""
