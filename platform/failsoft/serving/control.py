@@ -20,6 +20,7 @@ from failsoft.health.clock import SystemClock
 from failsoft.serving.evidence import OutcomeBatch
 from failsoft.serving.plan import Colour, RoutingPlan
 from failsoft.serving.planstore import PlanStore
+from failsoft.serving.roll_call import RollCall
 from failsoft.serving.rollout import Rollout
 from failsoft.serving.stages import stage_named, stage_policy
 from failsoft.serving.surroundings import HomeSurroundings
@@ -66,6 +67,7 @@ class Controller:
         self._look_at_replicas = look
         self._around = HomeSurroundings(home, clock, self._push)
         self._news = asyncio.Event()
+        self._roll_call = RollCall(clock)
         self._duties: dict[str, asyncio.Task[None]] = {}
         self._rollout = Rollout(
             clock=clock,
@@ -81,9 +83,10 @@ class Controller:
         self._rollout.adopt(stage_policy(profile))
         return self._plan()
 
-    async def wait_plan(self, known_epoch: int, timeout_s: float) -> str:
+    async def wait_plan(self, known_epoch: int, timeout_s: float, who: str = "") -> str:
         """The plan: at once if its epoch is not ``known_epoch``, else when it changes or time is up."""
         self._keep_going()
+        self._roll_call.heard(who, known_epoch)
         if self._rollout.plan.epoch == known_epoch:
             news = self._news
             try:
@@ -147,7 +150,8 @@ class Controller:
 
     async def status(self) -> dict[str, Any]:
         """Everything known, for people."""
-        return self._rollout.status() | {"pid": os.getpid(), "events_not_recorded": self._around.unrecorded}
+        process = {"pid": os.getpid(), "events_not_recorded": self._around.unrecorded}
+        return self._rollout.status() | process | {"replicas": self._roll_call.replicas()}
 
     async def stop(self) -> None:
         """End the background duties; the plan is stored already."""

@@ -105,15 +105,20 @@ class ControllerClient:
     """Asks the controller from another process; also a source of plans. Finds it again when it was replaced.
 
     Each method raises what the controller raised, or ServingError when it can't be reached.
+
+    Args:
+        config: which controller.
+        name: of the replica that asks, shown to operators with the plan that it has; empty: not shown.
     """
 
-    def __init__(self, config: ControllerConfig) -> None:
+    def __init__(self, config: ControllerConfig, *, name: str = "") -> None:
         self._config = config
+        self._name = name
         self._known: Any = None
 
     async def wait_plan(self, known_epoch: int, timeout_s: float) -> RoutingPlan:
         """See :meth:`Controller.wait_plan`."""
-        return await self._ask("wait_plan", known_epoch, timeout_s, within_s=timeout_s + _CALL_S)
+        return await self._ask("wait_plan", known_epoch, timeout_s, self._name, within_s=timeout_s + _CALL_S)
 
     async def report(self, batches: Sequence[OutcomeBatch]) -> RoutingPlan:
         """See :meth:`Controller.report`."""
@@ -184,7 +189,8 @@ def _ours(error: RayError) -> FailsoftError:
 
 def follow_plans(config: ControllerConfig, *, name: str) -> PlanFollower:
     """A follower that is not yet started. Until the controller speaks it holds the stored plan, or trusts no model."""
-    return PlanFollower(ControllerClient(config), name=name, clock=SystemClock(), first=_first_plan(config))
+    source = ControllerClient(config, name=name)
+    return PlanFollower(source, name=name, clock=SystemClock(), first=_first_plan(config))
 
 
 def _first_plan(config: ControllerConfig) -> RoutingPlan:
