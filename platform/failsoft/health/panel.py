@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from failsoft.health.callers import CallerWindows, caller_in_words
 from failsoft.health.drift import LabelMix, Looked, OovWindow
 from failsoft.health.monitor import BAD, HealthMonitor, HealthPolicy, Status, Verdict
-from failsoft.health.signals import Armed, HealthyBehaviour, Level, SignalPolicy, armed
+from failsoft.health.signals import HealthyBehaviour, Level, SignalPolicy, armed
 from failsoft.health.window import Outcome
 
 _SHED, _BAD_INPUT, _GOOD, _BAD = Outcome.SHED, Outcome.BAD_INPUT, Outcome.GOOD, Outcome.ERROR
@@ -63,10 +63,7 @@ class SignalPanel:
         healthy: HealthyBehaviour | None = None,
     ) -> None:
         given = signals or SignalPolicy()
-        fit = Armed(health=health, signals=given, refusals=(), unjudged={})
-        if healthy is not None:
-            fit = armed(health, given, release, healthy)
-        self.armed = fit
+        self.armed = fit = armed(health, given, release, healthy)
         self.latency_p95_ms = None if healthy is None else healthy.latency_p95_ms
         self.policy = policy = fit.signals
         self._answers = CallerWindows(fit.health, policy.callers, counts_as_bad=_tripping(policy))
@@ -100,6 +97,11 @@ class SignalPanel:
     def record_feedback(self, *, right: bool) -> None:
         """What somebody says later about one answer."""
         self._feedback.record(_GOOD if right else _BAD)
+
+    @property
+    def apart(self) -> frozenset[int]:
+        """Callers whose answers are judged alone."""
+        return frozenset(self._answers.apart())
 
     def verdict(self) -> Finding:
         """Judge all signals that may trip."""

@@ -164,11 +164,19 @@ class Armed:
 
 
 def armed(
-    health: HealthPolicy, signals: SignalPolicy, release: str, healthy: HealthyBehaviour, *, max_risk: float = 1e-4
+    health: HealthPolicy,
+    signals: SignalPolicy,
+    release: str,
+    healthy: HealthyBehaviour | None,
+    *,
+    max_risk: float = 1e-4,
 ) -> Armed:
-    """Fit the rule to a release's measured healthy behaviour. Never raises: a refusal is words in the result."""
+    """Fit the rule to a release's measured healthy behaviour; None: to what any healthy model does.
+
+    Never raises: a refusal is words in the result.
+    """
     refusals: list[str] = []
-    if Outcome.WEAK in signals.outcomes_at(Level.TRIP):
+    if healthy is not None and Outcome.WEAK in signals.outcomes_at(Level.TRIP):
         try:
             health = armed_policy(health, healthy.weak_fraction, max_risk=max_risk)
         except ConfigError as error:
@@ -177,7 +185,11 @@ def armed(
     if slow_refusal is not None:
         refusals.append(slow_refusal)
     unjudged = {}
-    if signals.latency is not Level.OFF and math.isnan(slow_limit_ms(signals, healthy.latency_p95_ms, 1)):
+    if (
+        healthy is not None
+        and signals.latency is not Level.OFF
+        and math.isnan(slow_limit_ms(signals, healthy.latency_p95_ms, 1))
+    ):
         unjudged["latency"] = f"release {release} has no measured latency; publish it again to have it watched"
     return Armed(health=health, signals=signals, refusals=tuple(refusals), unjudged=unjudged)
 

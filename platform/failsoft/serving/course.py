@@ -47,7 +47,9 @@ class Course:
         self.policy, self.around = policy, around
         self.now_s = self.kept_s = self.shaped_s = clock.monotonic_s()
         self.durable = DurablePlan(store, around, release=release)
-        self.gather = Gatherer(self._health(), max_gap_s=policy.max_gap_s, counts=self.durable.state.counts)
+        self.gather = Gatherer(
+            self._health(), max_gap_s=policy.max_gap_s, counts=self.durable.state.counts, signals=policy.signals
+        )
         self.shaped_at = self.gather.counts.in_stage.total
         if self.durable.damage is not None:
             self._distrust(self.durable.damage)
@@ -77,7 +79,7 @@ class Course:
         """Judge by another policy from now on. The same one again changes nothing, and no timer starts anew."""
         if policy != self.policy:
             self.policy = policy
-            self.gather.max_gap_s = policy.max_gap_s
+            self.gather.max_gap_s, self.gather.signals = policy.max_gap_s, policy.signals
             self.gather.restart(self._health(), self.gather.counts)
             self.around.record("policy_changed", "another stage policy is in force", epoch=self.plan.epoch)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from failsoft.health.monitor import Status, Verdict
+from failsoft.health.panel import Finding
 from failsoft.health.sequential import Comparison, Tally, compare_arms, compare_with_rate
 from failsoft.serving.plan import Stage
 from failsoft.serving.stages import NEXT, ON_TRIAL, StagePolicy
@@ -28,7 +29,7 @@ class Evidence:
     """Time in this stage while answers arrived."""
     since_answer_s: float | None
     """Since the subject's last answer in this stage; None: none yet."""
-    verdict: Verdict
+    verdict: Verdict | Finding
     """Of the health monitor over this stage."""
     ready_fraction: float | None
     """Share of the subject's replicas that are ready; None: unknown."""

@@ -18,6 +18,7 @@ from failsoft.errors import ConfigError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.monitor import HealthPolicy
 from failsoft.health.sequential import samples_needed
+from failsoft.health.signals import SignalPolicy
 from failsoft.serving.plan import Stage
 
 _S = Stage
@@ -105,6 +106,8 @@ class StagePolicy:
     """So many trips of a release on trial end its way, when an older release serves."""
     health: HealthPolicy = field(default_factory=HealthPolicy)
     """The trip, armed in every stage."""
+    signals: SignalPolicy = field(default_factory=SignalPolicy)
+    """What else is heard of a model (its time, its labels, unknown words), and which of it may trip."""
     by_hand: bool = False
     """A stage that was passed waits for an operator to let the release on. It still falls by itself."""
     keep_every_s: float = 5.0
