@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import TypeVar
 
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.store import Artifact
@@ -27,6 +28,7 @@ from failsoft.training.survival.supervise import (
     last_beginning,
     supervise,
 )
+from train_jobs.storage import Storage
 
 _WRITER_S = 60.0
 """A killed worker's writer finishes what it has begun; so long it is waited for before progress is judged."""
@@ -36,6 +38,7 @@ _LEADERLESS = frozenset({CONTROLLER_LOST, DRIVER_LOST})
 
 RunOnce = Callable[[], str | None]
 """Starts workers and waits for their end; None when they ended by themselves, else what ended them."""
+Found = TypeVar("Found")
 
 
 class Attempts:
@@ -46,9 +49,19 @@ class Attempts:
         run: name of the run.
         clock: waits.
         total_batches: global batches of the run; None while nobody knows.
+        storage: waits for the run's storage while it is away; None: what that raises is raised.
     """
 
-    def __init__(self, *, home: Home, run: str, clock: Clock, total_batches: Callable[[], int | None]) -> None:
+    def __init__(
+        self,
+        *,
+        home: Home,
+        run: str,
+        clock: Clock,
+        total_batches: Callable[[], int | None],
+        storage: Storage | None = None,
+    ) -> None:
+        self._storage = storage
         self._home = home
         self._run = run
         self._clock = clock
@@ -62,10 +75,14 @@ class Attempts:
             TrainingError: the breaker stopped the run with a diagnosis.
             NoProgressError: a deterministic bug, or three attempts without progress.
             PreemptedError: the run was told to leave.
+            StorageAwayError: its storage was away for too long between two attempts.
         """
-        if not self._complete(self._reached()):
+        if not self._there(lambda: self._complete(self._reached())):
             self._supervise(run_once, policy, rng)
-        self._see_the_end()
+        self._there(self._see_the_end)
+
+    def _there(self, work: Callable[[], Found]) -> Found:
+        return work() if self._storage is None else self._storage.reached(work)
 
     def _complete(self, reached: int) -> bool:
         total = self._total_batches()
@@ -99,10 +116,13 @@ class Attempts:
             self._ledger.record("run_finished", why, **meta, by=SUPERVISOR)
 
     def _one(self, number: int, run_once: RunOnce) -> Attempt:
-        checkpoint, before = self._reached(), self._events()
+        checkpoint, before = self._there(lambda: (self._reached(), self._events()))
         self._ledger.record("attempt_began", "workers are started next", attempt=number)
         error = run_once()
         until_free(self._home.checkpoints(self._run, self._clock).root, self._clock, patience_s=_WRITER_S)
+        return self._there(lambda: self._ended(number, error, checkpoint, before))
+
+    def _ended(self, number: int, error: str | None, checkpoint: int, before: list[Event]) -> Attempt:
         news = self._events()[len(before) :]
         self._raise_diagnosis(news)
         said = _said_by_its_workers(news)

@@ -125,6 +125,8 @@ class ChildDriver:
             return self._child.order(do, **details)
         except DriverLostError as error:
             self._ledger.record(DRIVER_LOST, str(error), process=self._child.process.pid)
+            if self._child.alive:  # it says itself that Ray failed it; the next one connects anew
+                self._drop()
             raise
 
     def _refuse_lost_head(self) -> None:

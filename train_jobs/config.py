@@ -30,6 +30,7 @@ from failsoft.training.survival.room import WorkerRange
 from failsoft.training.survival.warmth import SparePolicy
 from failsoft.training.survival.watch_policy import WatchPolicy
 from failsoft.training.validation_plan import ValidationPlan
+from train_jobs.storage import StoragePolicy
 
 
 class Preset(StrEnum):
@@ -95,6 +96,8 @@ class JobConfig:
     """How eager a run with fewer workers than it may have is to grow."""
     ray_patience_s: float = 600.0
     """How long a supervisor waits for a Ray to connect to, before it ends and leaves the rest to who started it."""
+    storage: StoragePolicy = field(default_factory=StoragePolicy)
+    """How long the supervisor waits for the run's storage when that is away between attempts."""
     loss_spikes: SpikePolicy | None = None
     """Also refuse a batch whose loss is far above what it usually is; None: only what is not finite."""
     relief: ReliefPolicy | None = None

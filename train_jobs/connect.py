@@ -31,7 +31,7 @@ def connected(config: JobConfig) -> Iterator[None]:
 
     try:
         ray.init(log_to_driver=False)
-    except (ConnectionError, TimeoutError) as error:
+    except (ConnectionError, TimeoutError, ray.exceptions.RayError) as error:
         raise NoRayError(f"no Ray at {os.environ.get('RAY_ADDRESS', 'auto')}: {error}") from error
     try:
         yield

@@ -121,7 +121,7 @@ class Crew:
             self._growth.began(hands.workers, self._clock.monotonic_s())
             with self._looking_for_more(hands):
                 return self._driver.attempt(hands.workers, hands.excluded)
-        except DriverLostError as error:
+        except (DriverLostError, OSError) as error:  # an OSError: storage that went away since it was looked at
             return str(error)
 
     def _muster(self) -> _Hands | None:

@@ -60,7 +60,7 @@ def supervise_job(
         passing_on(notice, folder),
         ChildDriver(config, clock=clock, say=say) as driver,
     ):
-        return carry_through(config, driver, clock=clock, say=say)
+        return carry_through(config, driver, clock=clock, say=say, heard=lambda: notice.heard is not None)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from failsoft.training.ray_leftovers import sweep_leftovers
 from failsoft.training.ray_preflight import preflight
 from failsoft.training.ray_room import rooms_here
 from failsoft.training.ray_train import RaySettings, run_attempt
+from failsoft.training.ray_trouble import lost_to_ray
 from failsoft.training.state import load_model_tensors
 from failsoft.training.summary import summarise
 from failsoft.training.survival.notice import Notice, listening, passing_on
@@ -52,7 +53,7 @@ def run_job(config: JobConfig) -> JobResult:
     folder, notice = home.run(config.run), Notice()
     alone = sole_trainer(folder, clock, patience_s=0.0)
     with sole_driver(folder), alone, listening(notice), passing_on(notice, folder):
-        return carry_through(config, HereDriver(config, clock), clock=clock)
+        return carry_through(config, HereDriver(config, clock), clock=clock, heard=lambda: notice.heard is not None)
 
 
 class HereDriver:
@@ -72,16 +73,15 @@ class HereDriver:
             FailsoftError: the data can't be read, or the folder is another run's.
         """
         self._prepared()
-        sweep_leftovers()  # of an attempt before; their workers are gone, and their places would be missed
+        sweep()
 
     def excluded(self) -> frozenset[str]:
         """Nodes that a preflight finds unfit, now or lately; nobody when none is wanted."""
         policy, faults = self._config.preflight, self._config.node_faults
-        return (
-            frozenset()
-            if policy is None
-            else preflight(settings_of(self._config), policy=policy, faults=faults).excluded
-        )
+        if policy is None:
+            return frozenset()
+        with lost_to_ray("the preflight"):
+            return preflight(settings_of(self._config), policy=policy, faults=faults).excluded
 
     def rooms(self) -> tuple[NodeRoom, ...] | None:
         """As Ray and the nodes say."""
@@ -127,6 +127,16 @@ class HereDriver:
             self._progress.turn(Phase.PREPARING)
             self._made = prepare(self._config)
         return self._made
+
+
+def sweep() -> None:
+    """Of an attempt before: its workers are gone, and their places would be missed.
+
+    Raises:
+        DriverLostError: Ray does not answer.
+    """
+    with lost_to_ray("the sweep of left-over workers"):
+        sweep_leftovers()
 
 
 def settings_of(config: JobConfig) -> RaySettings:

@@ -20,19 +20,18 @@ from failsoft.artifacts.home import Home
 from failsoft.artifacts.store import Artifact
 from failsoft.errors import ConfigError, FailsoftError, NoProgressError
 from failsoft.health.clock import Clock, SystemClock
-from failsoft.health.ledger import Ledger, Side
 from failsoft.training.checkpoints.driver_lock import sole_driver, sole_trainer
 from failsoft.training.letters.requeue import read_requeue
 from failsoft.training.progress import Phase, ProgressFile
 from failsoft.training.survival.notice import Notice, passing_on, read_notice
-from failsoft.training.survival.room import WorkerNeed, WorkerRange
 from failsoft.training.survival.supervise import RestartPolicy
 from train_jobs.attempts import Attempts
 from train_jobs.config import JobConfig
 from train_jobs.connect import connected
-from train_jobs.crew import Crew, CrewPlan
+from train_jobs.crew import Crew
 from train_jobs.entry import hearing
 from train_jobs.prepared import prepared_corpus
+from train_jobs.supervised import plan_of_crew, storage_of
 
 if TYPE_CHECKING:
     import torch
@@ -131,19 +130,13 @@ def _carried_through(job: OwnJob, home: Home, clock: Clock, say: Callable[[str],
     from train_jobs.own_build import OwnDriver, final_of  # noqa: PLC0415 -- loads Ray, whose environment stands by now
 
     config, folder = job.config, home.run(job.config.run)
-    plan = CrewPlan(
-        workers=WorkerRange.of(config.workers),
-        need=WorkerNeed(resources=config.need()),
-        folder=folder,
-        ledger=Ledger(home.ledger, clock, side=Side.TRAINING, subject=config.run),
-        resize=config.resize,
-    )
+    plan, rng = plan_of_crew(config, home, clock), random.Random(config.seed)
     told: Callable[[], bool] = lambda: read_notice(folder) is not None  # noqa: E731 -- asked while waiting
+    storage = storage_of(config, plan, clock=clock, rng=rng, say=say, told=told)
     crew = Crew(OwnDriver(job, clock), plan, clock=clock, told=told, say=say)
     total = job.total_batches + len(read_requeue(folder))
-    attempts = Attempts(home=home, run=config.run, clock=clock, total_batches=lambda: total)
-    policy = RestartPolicy(backoff=config.backoff)
-    attempts.until_done(crew.run_once, policy=policy, rng=random.Random(config.seed))
+    attempts = Attempts(home=home, run=config.run, clock=clock, total_batches=lambda: total, storage=storage)
+    attempts.until_done(crew.run_once, policy=RestartPolicy(backoff=config.backoff), rng=rng)
     final = final_of(home.checkpoints(config.run, clock))
     if final is None:
         raise NoProgressError(f"the last checkpoint of run {config.run!r} is not whole any more; start it again")

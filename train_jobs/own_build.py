@@ -19,12 +19,11 @@ from failsoft.training.chronicle import Desk
 from failsoft.training.guard import GuardPolicy, StepGuard
 from failsoft.training.loop import TrainLoop
 from failsoft.training.ranks import Ranks
-from failsoft.training.ray_leftovers import sweep_leftovers
 from failsoft.training.ray_train import run_attempt
 from failsoft.training.state import TrainingState, load_model_tensors
 from failsoft.training.validation import Validator
 from train_jobs.build import desk_of, mirror_of, plan_of
-from train_jobs.job import HereDriver, settings_of
+from train_jobs.job import HereDriver, settings_of, sweep
 from train_jobs.own import Learning, OwnJob
 
 __all__ = ["OwnDriver", "build_own", "final_of", "load_model"]
@@ -52,7 +51,7 @@ class OwnDriver(HereDriver):
 
     def start(self) -> None:
         """Nothing is to be prepared; what an attempt before has left is swept."""
-        sweep_leftovers()
+        sweep()
 
     def attempt(self, workers: int, excluded: frozenset[str]) -> str | None:
         """One attempt of Ray Train."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 
 from failsoft.artifacts.home import Home
 from failsoft.errors import ArtifactError, DriverLostError, FailsoftError, PreemptedError
@@ -20,13 +21,19 @@ from train_jobs.crew import Crew, CrewPlan
 from train_jobs.driver import Driver
 from train_jobs.prepared import prepared_corpus, refuse_foreign
 from train_jobs.result import JobResult
+from train_jobs.storage import Storage
 
 _FINISHES = 3
 """Tries to evaluate and publish; more deaths than that are no accident."""
 
 
 def carry_through(
-    config: JobConfig, driver: Driver, *, clock: Clock, say: Callable[[str], object] = lambda _said: None
+    config: JobConfig,
+    driver: Driver,
+    *,
+    clock: Clock,
+    say: Callable[[str], object] = lambda _said: None,
+    heard: Callable[[], bool] = lambda: False,
 ) -> JobResult:
     """Attempt after attempt until all batches are consumed, then evaluation and release.
 
@@ -35,6 +42,7 @@ def carry_through(
         driver: holds the workers.
         clock: waits.
         say: told in a sentence what is waited for.
+        heard: whether this process itself was told to leave, which it can't pass on while storage is away.
 
     Raises:
         FailsoftError: whatever stopped the run; the message says what to do.
@@ -42,18 +50,44 @@ def carry_through(
     home = Home.find(config.home)
     folder = home.run(config.run)
     refuse_foreign(folder)
-    progress = ProgressFile(folder, clock)
-    crew = Crew(driver, _plan(config, home, clock), clock=clock, told=lambda: read_notice(folder) is not None, say=say)
-    attempts = Attempts(home=home, run=config.run, clock=clock, total_batches=lambda: planned(config, clock))
+    progress, plan, rng = ProgressFile(folder, clock), plan_of_crew(config, home, clock), random.Random(config.seed)
+    told: Callable[[], bool] = lambda: heard() or read_notice(folder) is not None  # noqa: E731 -- asked while waiting
+    storage = storage_of(config, plan, clock=clock, rng=rng, say=say, told=told)
+    crew = Crew(driver, plan, clock=clock, told=told, say=say)
+    attempts = Attempts(
+        home=home, run=config.run, clock=clock, total_batches=lambda: planned(config, clock), storage=storage
+    )
     try:
-        policy, rng = RestartPolicy(backoff=config.backoff), random.Random(config.seed)
-        attempts.until_done(crew.run_once, policy=policy, rng=rng)
-        result = _finished(driver, config, clock, rng)
+        attempts.until_done(crew.run_once, policy=RestartPolicy(backoff=config.backoff), rng=rng)
+        result = storage.reached(lambda: _finished(driver, config, clock, rng))
     except FailsoftError:
-        progress.turn(Phase.STOPPED)
+        with suppress(OSError):  # the error says more than a file on storage that is away
+            progress.turn(Phase.STOPPED)
         raise
-    progress.turn(Phase.FINISHED)
+    storage.reached(lambda: progress.turn(Phase.FINISHED))
     return result
+
+
+def storage_of(
+    config: JobConfig,
+    plan: CrewPlan,
+    *,
+    clock: Clock,
+    rng: random.Random,
+    say: Callable[[str], object],
+    told: Callable[[], bool],
+) -> Storage:
+    """The run's storage, with the patience that the job has for it."""
+    return Storage(
+        plan.folder,
+        clock=clock,
+        rng=rng,
+        ledger=plan.ledger,
+        backoff=config.backoff,
+        policy=config.storage,
+        say=say,
+        told=told,
+    )
 
 
 def planned(config: JobConfig, clock: Clock) -> int | None:
@@ -68,7 +102,8 @@ def planned(config: JobConfig, clock: Clock) -> int | None:
     return int(prepared.manifest.meta["total_batches"]) + len(read_requeue(home.run(config.run)))
 
 
-def _plan(config: JobConfig, home: Home, clock: Clock) -> CrewPlan:
+def plan_of_crew(config: JobConfig, home: Home, clock: Clock) -> CrewPlan:
+    """What the job may have of workers."""
     return CrewPlan(
         workers=WorkerRange.of(config.workers),
         need=WorkerNeed(resources=config.need()),

@@ -19,6 +19,7 @@
     │   ├── LoaderError         not one sample can be loaded, or the workers that load them die again and again
     │   ├── DriverLostError     the process that held the run's workers is gone; another one takes its place
     │   ├── NoRayError          there is no Ray to connect to; a supervisor waits for one
+    │   ├── StorageAwayError    what the run is written to was out of reach for too long; the same command goes on
     │   └── PreemptedError      the run was told to leave; what it had is saved, the same command goes on
     ├── ServingError
     │   ├── BadRequestError     the caller sent something that no model can answer
@@ -111,11 +112,15 @@ def training_error(kind: str, diagnosis: str) -> TrainingError:
 
 
 class DriverLostError(TrainingError):
-    """The process that held the run's workers is gone: killed, out of memory, or ended by a library."""
+    """The process that held the run's workers is gone (killed, out of memory, ended by a library), or Ray failed it."""
 
 
 class NoRayError(TrainingError):
     """There is no Ray to connect to."""
+
+
+class StorageAwayError(TrainingError):
+    """What the run is written to was out of reach for longer than it may be."""
 
 
 class PreemptedError(TrainingError):

@@ -36,11 +36,15 @@ def answer(kind: str, order: dict[str, Any], config: dict[str, Any], looks: int)
         return {"error": "CorpusError", "says": f"the data of {config['run']} can't be read"}
     if order["do"] == "start" and (kind == "no-ray" or (kind.startswith("late-ray ") and is_first(kind.split()[1]))):
         return {"error": "NoRayError", "says": "no Ray here"}
-    if order["do"] == "attempt" and kind == "dying":
+    return attempt(kind, order) if order["do"] == "attempt" else {"value": None}
+
+
+def attempt(kind: str, order: dict[str, Any]) -> dict[str, Any]:
+    if kind == "failed-by-ray":
+        return {"error": "DriverLostError", "says": "the attempt failed of what the run stands on: RaySystemError: x"}
+    if kind == "dying":
         os.kill(os.getpid(), signal.SIGKILL)
-    if order["do"] == "attempt":
-        return {"value": f"{order['workers']} without {order['excluded']} in {os.getpid()}"}
-    return {"value": None}
+    return {"value": f"{order['workers']} without {order['excluded']} in {os.getpid()}"}
 
 
 def is_first(mark: str) -> bool:

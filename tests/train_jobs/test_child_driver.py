@@ -69,6 +69,17 @@ def test_a_driver_that_is_killed_is_named_with_its_signal_and_the_next_order_fin
     assert len(told(tmp_path, "driver_lost")) == 1
 
 
+def test_a_driver_that_ray_failed_is_replaced_by_one_that_connects_anew(tmp_path: Path) -> None:
+    with child(tmp_path, "failed-by-ray") as driver:
+        driver.start()
+        before = driver.process_id
+        with pytest.raises(DriverLostError, match="RaySystemError"):
+            driver.attempt(1, frozenset())
+        driver.start()
+        assert driver.process_id not in {None, before}
+    assert len(told(tmp_path, "driver_lost")) == 1
+
+
 @pytest.mark.parametrize(
     "rest", ['{"id": 0, "val', '{"id": 0, "value": "\\u', '{"id": 0, "value": "Ã', "[0]", '{"id": 0}', "{}", "Ray"]
 )

@@ -113,6 +113,18 @@ def test_too_little_room_is_waited_for_in_words_that_are_said_once(tmp_path: Pat
     assert [event.why for event in bridge.events("workers_awaited")] == bridge.said
 
 
+def test_storage_that_refuses_just_then_costs_an_attempt_and_not_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_folder: Path) -> None:
+        raise OSError(116, "Stale file handle")
+
+    monkeypatch.setattr("train_jobs.crew.withdraw_resize", refuse)
+    driver = FakeDriver([node("a", 1.0)])
+    assert Bridge(tmp_path, driver, (1, 1)).crew.run_once() == "[Errno 116] Stale file handle"
+    assert driver.attempts == []
+
+
 def test_a_cluster_that_does_not_say_what_it_has_is_left_to_ray(tmp_path: Path) -> None:
     driver = FakeDriver(None)
     Bridge(tmp_path, driver, (1, 4)).crew.run_once()

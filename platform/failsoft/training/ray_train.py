@@ -20,7 +20,7 @@ from ray.train.torch import TorchTrainer
 from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError
 from ray.train.v2._internal.execution.context import get_train_context
 
-from failsoft.errors import TrainingError
+from failsoft.errors import DriverLostError, TrainingError
 from failsoft.health.clock import SystemClock
 from failsoft.training.checkpoints.checkpoint import Deliver
 from failsoft.training.loop import TrainLoop
@@ -30,6 +30,7 @@ from failsoft.training.ray_eyes import SecondLine, SeesDeaths
 from failsoft.training.ray_group import STATION, group_config
 from failsoft.training.ray_leftovers import sweep_leftovers
 from failsoft.training.ray_settings import RaySettings, first_lines
+from failsoft.training.ray_trouble import lost_to_ray
 from failsoft.training.ray_warm import KeepsSpares, warm_environment
 from failsoft.training.survival.fabric import check_environment
 from failsoft.training.survival.notice import Word
@@ -61,6 +62,7 @@ def run_attempt(build: Build, config: Any, settings: RaySettings) -> str | None:
 
     Raises:
         ConfigError: a variable of the network in this environment can't be meant as it is.
+        DriverLostError: Ray failed in another way than by losing workers or their controller.
     """
     check_environment(os.environ)
     for name, value in _DRIVER_ENVIRONMENT.items():
@@ -69,8 +71,16 @@ def run_attempt(build: Build, config: Any, settings: RaySettings) -> str | None:
     if rays_list.exists():  # storage that became read-only refuses to remove even what is not there
         rays_list.unlink(missing_ok=True)
     try:
-        with warm_environment([build.__module__], settings) as environment:
-            _trainer(build, config, settings, environment).fit()
+        with lost_to_ray("the attempt"), warm_environment([build.__module__], settings) as environment:
+            return _fitted(_trainer(build, config, settings, environment), settings)
+    except DriverLostError as error:
+        settings.open_ledger().record(CONTROLLER_LOST, first_lines(error))
+        raise
+
+
+def _fitted(trainer: TorchTrainer, settings: RaySettings) -> str | None:
+    try:
+        trainer.fit()
     except ray.exceptions.RayActorError as error:  # Ray Train's controller; Ray ends its workers by SIGTERM
         settings.open_ledger().record(CONTROLLER_LOST, first_lines(error))
         sweep_leftovers()
