@@ -23,7 +23,7 @@ from tests.serving.fakes import ladder, plan
 pytestmark = pytest.mark.anyio
 
 
-def kit(release: str, *, weak: float = 0.01) -> Kit:
+def kit(release: str, *, weak: float = 0.01, p95_ms: float | None = None) -> Kit:
     baseline = Baseline(
         samples=200,
         weak_fraction=weak,
@@ -32,6 +32,7 @@ def kit(release: str, *, weak: float = 0.01) -> Kit:
         logit_std=2.0,
         oov_fraction=0.0,
         label_mix={},
+        latency_p95_ms=p95_ms,
     )
     return Kit(release=release, ladder=ladder(), text_policy=TextPolicy(), baseline=baseline)
 
@@ -45,7 +46,10 @@ class Replica:
         self.buffer = OutcomeBuffer("g1")
         self.mirror: MirrorQueue[Mirrored] = MirrorQueue(1)
         self.shelf = KitShelf(load, kit("r1"))
-        self.desk = FrontDesk(
+        self.desk = self.fresh_desk()
+
+    def fresh_desk(self) -> FrontDesk:
+        return FrontDesk(
             plan=lambda: self.plan,
             shelf=self.shelf,
             watch=Watch(HealthPolicy(), lambda epoch, why: self.trips.append((epoch, why))),
@@ -68,6 +72,34 @@ async def test_a_bad_subject_trips_and_every_call_is_still_reported() -> None:
     assert len(replica.trips) == 1
     (batch,) = replica.buffer.pending()
     assert batch.outcomes == {Outcome.WEAK: 30}
+
+
+async def test_answers_that_took_the_model_too_long_are_reported_as_slow_for_its_own_release() -> None:
+    replica = Replica(load=lambda release: kit(release, p95_ms=15.0))
+    replica.shelf.kit = kit("r1", p95_ms=15.0)
+    replica.desk = replica.fresh_desk()
+    for model_ms in (10.0, 60.0, 60.0):
+        replica.desk.note(Seen(epoch=1, arm=Arm.SUBJECT, outcome=Outcome.GOOD, latency_ms=70.0, model_ms=model_ms))
+    replica.desk.note(Seen(epoch=1, arm=Arm.STAND_IN, outcome=Outcome.GOOD, latency_ms=70.0, model_ms=60.0))
+    subject, stand_in = replica.buffer.pending()
+    assert (subject.slow, subject.timed) == (2, 3)
+    assert (stand_in.slow, stand_in.timed) == (0, 0), "the stand-in's own time is not known here"
+
+
+async def test_a_caller_whose_answers_alone_go_bad_is_held_back_and_written_down() -> None:
+    replica = Replica()
+    for turn in range(300):
+        for caller in (0, 1 + turn % 9):
+            outcome = Outcome.WEAK if caller == 0 and turn > 50 else Outcome.GOOD
+            seen = Seen(epoch=1, arm=Arm.SUBJECT, outcome=outcome, latency_ms=1.0, caller=caller)
+            replica.desk.note(seen)
+    assert replica.trips == []
+    assert replica.desk.holds_back(0) is not None
+    assert [kind for kind, _ in replica.desk.new_refusals()] == ["caller_apart"]
+    assert replica.desk.new_refusals() == []
+    (batch,) = replica.buffer.pending()
+    assert batch.part(0)[Outcome.WEAK] == 249
+    assert batch.callers.keys() == {0}, "callers whose calls all went well travel together"
 
 
 async def test_a_bad_stand_in_is_reported_but_is_no_reason_to_hold_back_the_subject() -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from failsoft.health.monitor import HealthPolicy, Status
+from failsoft.health.signals import Level, SignalPolicy
 from failsoft.health.window import Outcome
+from failsoft.serving.outcomes import Seen
+from failsoft.serving.plan import Arm
 from failsoft.serving.watch import Watch
 from tests.serving.fakes import plan
 
@@ -13,6 +18,11 @@ from tests.serving.fakes import plan
 @dataclass(frozen=True)
 class Rates:
     weak_fraction: float
+    samples: int = 700
+    oov_fraction: float = 0.06
+    oov_mean: float | None = None
+    label_mix: Mapping[str, float] = field(default_factory=lambda: {"play": 0.5, "stop": 0.5})
+    latency_p95_ms: float | None = 15.0
 
 
 class Trips:
@@ -23,16 +33,16 @@ class Trips:
         self.seen.append((epoch, why))
 
 
-def watch_of(trips: Trips, *, healthy: float = 0.01, policy: HealthPolicy | None = None) -> Watch:
-    watch = Watch(policy or HealthPolicy(), trips)
+def watch_of(trips: Trips, *, healthy: float = 0.01, signals: SignalPolicy | None = None) -> Watch:
+    watch = Watch(HealthPolicy(), trips, signals)
     watch.arm("r1", Rates(healthy))
     watch.follow(plan(epoch=1))
     return watch
 
 
-def feed(watch: Watch, outcome: Outcome, count: int, *, epoch: int = 1) -> None:
+def feed(watch: Watch, outcome: Outcome, count: int, *, epoch: int = 1, **more: Any) -> None:
     for _ in range(count):
-        watch.record(epoch, outcome)
+        watch.record(Seen(epoch=epoch, arm=Arm.SUBJECT, outcome=outcome, latency_ms=5.0, **more))
 
 
 def test_a_silently_bad_model_trips_once_and_says_how_bad_it_is() -> None:
@@ -41,7 +51,8 @@ def test_a_silently_bad_model_trips_once_and_says_how_bad_it_is() -> None:
     feed(watch, Outcome.GOOD, 10)
     feed(watch, Outcome.WEAK, 50)
     assert [epoch for epoch, _ in trips.seen] == [1]
-    assert "bad of 20" in trips.seen[0][1]
+    assert "10 bad of 20" in trips.seen[0][1]
+    assert trips.seen[0][1].endswith(": 10 weak")
 
 
 def test_shed_and_hopeless_input_never_trip() -> None:
@@ -98,3 +109,43 @@ def test_arming_replaces_an_older_refusal() -> None:
 def test_a_release_without_a_baseline_is_not_called_armed() -> None:
     watch = watch_of(Trips(), healthy=float("nan"))
     assert watch.refusal is not None
+
+
+def test_a_model_that_takes_twice_its_releases_time_trips_far_below_the_deadline() -> None:
+    trips = Trips()
+    watch = watch_of(trips)
+    feed(watch, Outcome.GOOD, 60, model_ms=20.0)
+    assert trips.seen == []
+    feed(watch, Outcome.GOOD, 60, model_ms=60.0)
+    ((_, why),) = trips.seen
+    assert why.startswith("latency: ")
+
+
+def test_texts_that_travelled_together_are_given_the_time_of_as_many() -> None:
+    trips = Trips()
+    feed(watch_of(trips), Outcome.GOOD, 200, model_ms=60.0, together=4)
+    assert trips.seen == []
+
+
+def test_a_drift_of_labels_or_of_words_is_seen_in_the_status_and_trips_only_where_that_is_configured() -> None:
+    trips = Trips()
+    watch = watch_of(trips)
+    feed(watch, Outcome.GOOD, 600, model_ms=5.0, label="play", oov_share=0.9)
+    assert trips.seen == []
+    assert set(watch.status()["warnings"]) == {"label_mix", "oov"}
+    watch = watch_of(trips, signals=SignalPolicy(label_mix=Level.TRIP))
+    feed(watch, Outcome.GOOD, 600, model_ms=5.0, label="play")
+    assert trips.seen[0][1].startswith("label_mix: ")
+
+
+def test_one_callers_bad_wave_trips_nothing_and_is_told_once() -> None:
+    trips = Trips()
+    watch = watch_of(trips)
+    for turn in range(300):
+        feed(watch, Outcome.GOOD, 1, caller=1 + turn % 9)
+        feed(watch, Outcome.WEAK if turn > 50 else Outcome.GOOD, 1, caller=0)
+    assert trips.seen == []
+    assert len(watch.newly_apart()) == 1
+    assert watch.newly_apart() == []
+    assert watch.holds_back(0) is not None
+    assert watch.holds_back(1) is None

@@ -127,6 +127,10 @@ class SignalPanel:
             windows.newly_apart.clear()
         return told
 
+    def kinds(self) -> dict[Outcome, int]:
+        """How many answers of each kind the window over quality, errors and late answers holds."""
+        return self._answers.kinds()
+
     def clear(self) -> None:
         """Start anew: another plan or other weights."""
         for windows in (self._answers, self._slow):
@@ -157,7 +161,7 @@ class SignalPanel:
         return {
             "rule": self.policy.in_words(),
             "warnings": self.warnings(),
-            "outcomes": {str(kind): count for kind, count in self._answers.kinds().items()},
+            "outcomes": {str(kind): count for kind, count in self.kinds().items()},
             "latency": self._slow.verdict().reason,
             "drift": {name: _said(part) for name, part in looked.items()},
             "not_judged": dict(self.armed.unjudged),

@@ -88,19 +88,29 @@ class FrontDesk:
         return True
 
     def new_refusals(self) -> list[tuple[str, str]]:
-        """Kind and words of what was refused since it was last asked: an unarmed watch, a fallback that won't load."""
+        """Kind and words of what was refused since it was last asked: an unarmed watch, a fallback that won't load.
+
+        Also of callers whose answers are judged alone from now on.
+        """
         now = {"watch_not_armed": self._watch.refusal, "fallback_refused": self._shelf.refusal}
         told, self._refusals = self._refusals, now
-        return [(kind, why) for kind, why in now.items() if why is not None and why != told.get(kind)]
+        new = [(kind, why) for kind, why in now.items() if why is not None and why != told.get(kind)]
+        return new + [("caller_apart", why) for why in self._watch.newly_apart()]
 
     def note(self, seen: Seen) -> None:
         """Count one call of a model, and let the watch see it if the subject made it."""
         self._counts.outcomes[f"{'rescue' if seen.rescue else seen.arm}_{seen.outcome}"] += 1
         if seen.rescue:
             return
-        self._buffer.record(seen)
         if seen.arm is Arm.SUBJECT:
-            self._watch.record(seen.epoch, seen.outcome)
+            self._buffer.record(seen, slow=self._watch.slow(seen))
+            self._watch.record(seen)
+        else:
+            self._buffer.record(seen, slow=self._watch.slow_for(self._stand_in_p95_ms(), seen))
+
+    def holds_back(self, caller: int | None) -> str | None:
+        """Why this request had better not go to the subject: its caller alone has gone bad. None: it may."""
+        return self._watch.holds_back(caller)
 
     def stale(self, colour: Colour) -> None:
         """Count an answer that is no evidence about the plan's release."""
@@ -113,6 +123,12 @@ class FrontDesk:
     def mirror(self, copy: Mirrored) -> None:
         """Queue a copy for the subject, or drop and count it."""
         self._mirror.offer(copy)
+
+    def _stand_in_p95_ms(self) -> float | None:
+        """Of the release that stands in, where its kit is at hand: on a trial it is the one in service."""
+        kit, plan = self._shelf.in_service, self._plan()
+        stands_in = plan.stand_in is not None and plan.releases.get(plan.stand_in) == kit.release
+        return kit.baseline.latency_p95_ms if stands_in and kit.baseline is not None else None
 
     def status(self) -> dict[str, Any]:
         """Everything above, for people and for tests."""
@@ -128,6 +144,7 @@ class FrontDesk:
                 "reason": verdict.reason,
                 "rule": self._watch.in_words(),
                 "not_armed": self._watch.refusal,
+                "signals": self._watch.status(),
             },
             "fallback": {"release": self._shelf.in_service.release, "refusal": self._shelf.refusal},
             "rungs_resting": dict(self._shelf.in_service.ladder.resting),

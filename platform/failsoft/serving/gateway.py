@@ -77,7 +77,7 @@ class Gateway:
         self._reporter = Reporter(self._buffer, self._send, clock=self._clock, every_s=every_s)
         self._buffer.on_record = self._reporter.noticed
         self._mirror: MirrorQueue[Mirrored] = MirrorQueue(config.gateway.mirror_queue)
-        self._watch, self._shelf = Watch(stage_policy(config.profile).health, self._tripped), await self._open_shelf()
+        self._watch, self._shelf = self._make_watch(), await self._open_shelf()
         self._desk = FrontDesk(
             plan=lambda: self._follower.plan,
             shelf=self._shelf,
@@ -97,6 +97,10 @@ class Gateway:
             *(asyncio.create_task(arm.warm_up(within_s=_WARM_UP_S)) for arm in arms.values()),
             asyncio.create_task(self._meet_controller(controller)),
         ]
+
+    def _make_watch(self) -> Watch:
+        policy = stage_policy(self._config.profile)
+        return Watch(policy.health, self._tripped, policy.signals)
 
     def _make_answerer(self) -> Answerer:
         return Answerer(
