@@ -26,12 +26,14 @@ from failsoft.serving.api_description import describe, refusals
 from failsoft.serving.bodies import BodyLimit
 from failsoft.serving.messages import MAX_TIMEOUT_MS, Ask
 from failsoft.serving.problems import problem_answer
+from failsoft.serving.quick_door import QuickDoor
 from failsoft.serving.steering_routes import ANSWERS, Steers, add_steering
 from failsoft.serving.turnstile import Turnstile
 from failsoft.serving.wire import Wire
 
 _log = logging.getLogger(__name__)
 _PREDICT, _STATUS, _HEALTH = "/v1/predict", "/v1/status", "/healthz"
+_TIMEOUT_HEADER = "X-Request-Timeout-Ms"
 _DEGRADE, _RESTORE, _PROPOSE = "/v1/degrade", "/v1/restore", "/v1/releases/{name}/propose"
 Guard = Callable[[str | None], None]
 """Raises NotAuthorizedError unless an Authorization header carries the operator's token."""
@@ -100,6 +102,14 @@ def build_routes(
 ) -> FastAPI:
     """The HTTP app of one gateway replica; ``wire`` is what its callers send and get."""
     app = FastAPI(title="failsoft gateway", version="1", description=__doc__)
+    app.add_middleware(
+        QuickDoor,
+        path=_PREDICT,
+        form=wire.request,
+        answer=front.predict,
+        refuse=_as_problem,
+        long_way=frozenset({_TIMEOUT_HEADER.lower().encode()}),
+    )
     app.add_middleware(Turnstile, max_inside=max_requests, paths=[_PREDICT])
     app.add_middleware(BodyLimit, max_bytes=max_body_bytes)  # outside: a body that trickles in takes nobody's place
     _add_answers(app, front, wire)
@@ -117,7 +127,7 @@ def build_routes(
 
 _CallerWaitsMs = Annotated[
     float | None,
-    Header(alias="X-Request-Timeout-Ms", gt=0.0, le=MAX_TIMEOUT_MS, description="As timeout_ms; the shorter holds."),
+    Header(alias=_TIMEOUT_HEADER, gt=0.0, le=MAX_TIMEOUT_MS, description="As timeout_ms; the shorter holds."),
 ]
 
 

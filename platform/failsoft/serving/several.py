@@ -16,7 +16,14 @@ were shed, and long ones would wait for each other until a healthy model looked 
 
 async def answer_all(answerer: Answerer, request: Ask, *, request_id: str, clock: Clock) -> list[Answer]:
     """One answer for each item, in order. Items that the model has no time for any more are answered by the ladder."""
-    began_s, turns = clock.monotonic_s(), asyncio.Semaphore(AT_ONCE)
+    began_s = clock.monotonic_s()
+    if not request.is_several:  # the ordinary case: no task and no turns for it
+        key = request.key or f"{request_id}/0"
+        (item,) = request.items
+        return [
+            await answerer.answer(item, key=key, request_id=request_id, began_s=began_s, timeout_ms=request.timeout_ms)
+        ]
+    turns = asyncio.Semaphore(AT_ONCE)
 
     async def one(row: int, text: Any) -> Answer:
         key = request.key or f"{request_id}/{row}"
