@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 
 import numpy as np
@@ -72,8 +73,44 @@ def test_any_strings_give_valid_numbers_and_places(texts: list[str]) -> None:
 
 
 def test_lone_surrogates_are_read_as_one_unknown_sign_each() -> None:
-    encoded = CODEC.encode(["play \ud83d jazz"])
+    codec = TextCodec.train(TEXTS, CodecConfig(skip_unknown_signs=False))
+    encoded = codec.encode(["play \ud83d jazz"])
     assert encoded.offsets[0] == [(0, 4), (5, 6), (7, 11)]
+
+
+@pytest.mark.parametrize("sign", ["🔥", "👨\u200d👩\u200d👧", "🇫🇷", "1\ufe0f\u20e3", "\u201c", "\ufffd"])
+def test_a_sign_that_training_never_saw_is_passed_over_and_counted_as_unknown(sign: str) -> None:
+    encoded = CODEC.encode([f"play {sign} jazz {sign}"])
+    assert encoded.offsets[0] == [(0, 4), (6 + len(sign), 10 + len(sign))]
+    assert (encoded.counts_B[0], encoded.skipped_B[0], encoded.oov_fraction_B[0]) == (2, 2, 0.5)
+    assert encoded.word_ids_BT.tolist() == CODEC.encode(["play jazz"]).word_ids_BT.tolist()
+
+
+@pytest.mark.parametrize("word", [",", "7", "слово", "Ö", "xyzzy"])
+def test_words_digits_and_plain_punctuation_are_read_though_training_never_saw_them(word: str) -> None:
+    encoded = CODEC.encode([f"play {word}"])
+    assert (encoded.counts_B[0], encoded.skipped_B[0]) == (2, 0)
+
+
+def test_a_sign_that_training_saw_is_read() -> None:
+    codec = TextCodec.train(["i ❤ jazz", "i ❤ blues"])
+    assert codec.encode(["play ❤ jazz"]).skipped_B[0] == 0
+
+
+def test_a_codec_written_before_signs_were_passed_over_reads_them_all(tmp_path: Path) -> None:
+    CODEC.save(tmp_path / "codec.json")
+    body = json.loads((tmp_path / "codec.json").read_text("utf-8"))
+    del body["config"]["skip_unknown_signs"]
+    (tmp_path / "codec.json").write_text(json.dumps(body), "utf-8")
+    assert TextCodec.load(tmp_path / "codec.json").encode(["play 🔥 jazz"]).counts_B[0] == 3
+
+
+@given(st.text(st.sampled_from([chr(code) for code in range(0x20, 0x7F)]), max_size=60))
+def test_plain_text_is_split_as_the_tokenizer_splits_it(text: str) -> None:
+    """The quick way and the tokenizer's own agree on every word and place."""
+    ids, places = CODEC._words(text)
+    encoding = CODEC._tokenizer.encode(text, add_special_tokens=False)
+    assert (ids, places) == (encoding.ids, encoding.offsets)
 
 
 def test_words_beyond_the_limit_are_left_out_and_counted() -> None:

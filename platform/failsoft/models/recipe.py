@@ -17,6 +17,8 @@ class CodecConfig:
     """Words of a text that are read; the rest is left out and counted."""
     max_chars: int = 16
     """Characters of a word that are read."""
+    skip_unknown_signs: bool = True
+    """Pass over emoji and other signs that stand alone and that no training text had."""
 
     def __post_init__(self) -> None:
         """Refuse sizes that read nothing."""
