@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -34,6 +35,23 @@ class GatewayClient:
     def restore(self, *, why: str) -> dict[str, Any]:
         """End an operator's force; the model returns through the stages."""
         return self._call("POST", "/v1/restore", {"why": why})
+
+    def rollout(self) -> dict[str, Any]:
+        """Where the rollout stands and what it waits for, as the controller knows it."""
+        return self._call("GET", "/v1/rollout")
+
+    def steer(self, release: str, verb: str, *, why: str, by: str, from_stage: str | None = None) -> dict[str, Any]:
+        """Order something of a release on its way.
+
+        Args:
+            release: which one; another one than the subject is refused.
+            verb: ``abort``, ``hold``, ``resume`` or ``advance``.
+            why: kept in the ledger.
+            by: who; kept in the ledger.
+            from_stage: with ``advance`` the stage that it has passed.
+        """
+        step = {} if from_stage is None else {"from_stage": from_stage}
+        return self._call("POST", f"/v1/releases/{quote(release, safe='')}/{verb}", {"why": why, "by": by} | step)
 
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         try:

@@ -16,6 +16,8 @@ app = typer.Typer(
     add_completion=True,
     rich_markup_mode="rich",
 )
+release_app = typer.Typer(help="Releases, and their way into service.", no_args_is_help=True)
+app.add_typer(release_app, name="release")
 console = Console(width=None if sys.stdout.isatty() else 120)
 
 HomeOption = Annotated[

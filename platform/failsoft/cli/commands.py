@@ -1,4 +1,4 @@
-"""The commands of every day: gate, serve and steer. They parse, wire and print; no logic lives here."""
+"""The commands of every day: demo, gate and serve. They parse, wire and print; no logic lives here."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from failsoft.artifacts.home import Home
-from failsoft.cli.app import DEFAULT_URL, HomeOption, UrlOption, WhyOption, app, console
+from failsoft.cli.app import HomeOption, app, console
 from failsoft.local_ray import local_ray, settle_environment
-from failsoft.remote import GatewayClient
 
 
 @app.command()
@@ -82,41 +81,3 @@ def serve(
             until_interrupted(console)
         finally:
             running.stop()
-
-
-@app.command()
-def status(
-    url: UrlOption = DEFAULT_URL, json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
-) -> None:
-    """Say what a running gateway does now: stage, share, who answers, the window's verdict."""
-    from failsoft.demo.tables import status_table
-
-    answer = GatewayClient(url).status()
-    if json_:
-        console.print_json(data=answer)
-    else:
-        console.print(status_table(answer))
-
-
-@app.command()
-def degrade(
-    why: WhyOption,
-    for_: Annotated[
-        str | None, typer.Option("--for", help="End by itself after this time, like 90s, 15m or 2h.")
-    ] = None,
-    url: UrlOption = DEFAULT_URL,
-    home: HomeOption = None,
-) -> None:
-    """Force the fallback for everyone, on every replica, until restored or the time is over."""
-    from failsoft.durations import parse_duration_s
-
-    client = GatewayClient(url, token=Home.find(home).operator_token())
-    plan = client.degrade(for_s=parse_duration_s(for_) if for_ else None, why=why)
-    console.print(f"degraded: plan epoch {plan.get('epoch')}. Undo with: failsoft restore --why '…'")
-
-
-@app.command()
-def restore(why: WhyOption, url: UrlOption = DEFAULT_URL, home: HomeOption = None) -> None:
-    """End an operator's force; the model returns through shadow, canary and ramp."""
-    plan = GatewayClient(url, token=Home.find(home).operator_token()).restore(why=why)
-    console.print(f"restored: stage {plan.get('stage')}, plan epoch {plan.get('epoch')}. Watch with: failsoft status")

@@ -12,6 +12,7 @@ from failsoft.cli import plan as _plan  # noqa: F401 -- the same
 from failsoft.cli import preempt as _preempt  # noqa: F401 -- the same
 from failsoft.cli import preflight as _preflight  # noqa: F401 -- the same
 from failsoft.cli import runs as _runs  # noqa: F401 -- the same
+from failsoft.cli import steer as _steer  # noqa: F401 -- the same
 from failsoft.cli import train as _train  # noqa: F401 -- the same
 from failsoft.cli.app import app
 from failsoft.errors import FailsoftError

@@ -1,0 +1,76 @@
+"""Where the rollout stands, in rows for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Rows = tuple[tuple[str, str], ...]
+
+
+def rollout_rows(gateway: Mapping[str, Any], rollout: Mapping[str, Any]) -> Rows:
+    """What the controller knows, and what of this gateway replica is out of order.
+
+    Args:
+        gateway: its own status.
+        rollout: the controller's, or ``{"error": …}`` when it is away.
+    """
+    known = _away(rollout, gateway) if "error" in rollout else _known(rollout)
+    return (*known, *_this_replica(gateway))
+
+
+def _away(rollout: Mapping[str, Any], gateway: Mapping[str, Any]) -> Rows:
+    silent_s = gateway.get("controller_silent_s")
+    heard = "never heard" if silent_s is None else f"silent for {silent_s:.1f} s"
+    return (("controller", f"{heard}; the last plan holds, and replicas trip alone: {rollout['error']}"),)
+
+
+def _known(rollout: Mapping[str, Any]) -> Rows:
+    plan, evidence = rollout["plan"], rollout["evidence"]
+    bad, total = evidence["in_stage"]
+    rows = [
+        ("waits for", str(rollout["waits_for"])),
+        ("shared window", f"{rollout['health']['status']}: {rollout['health']['reason']}"),
+        ("answers of the subject in this stage", f"{total}, {bad} of them bad, in {evidence['active_s']:.0f} s"),
+        ("rest", f"{rollout['rest_remaining_s']:.0f} s left" if rollout["rest_remaining_s"] else "none"),
+        ("relapses", str(plan["relapses"])),
+        ("replicas", _replicas(rollout.get("replicas", {}), epoch=plan["epoch"])),
+        ("gateways that report", str(rollout["gateways"])),
+    ]
+    rows += _order(rollout)
+    rows += [("given up", f"{name}: {why}") for name, why in rollout["rejected"].items()]
+    rows += _swaps(rollout.get("models", {}))
+    rows += [("storage", str(rollout["store_error"]))] if rollout["store_error"] else []
+    return (*rows, *_unrecorded("controller", rollout))
+
+
+def _order(rollout: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(what, str(rollout[what])) for what in ("order", "held") if rollout.get(what)]
+
+
+def _replicas(replicas: Mapping[str, Mapping[str, Any]], *, epoch: int) -> str:
+    """Those at the plan's epoch are counted, those behind are named."""
+    behind = [f"{name} at {seen['epoch']}" for name, seen in replicas.items() if seen["epoch"] < epoch]
+    at = f"{len(replicas) - len(behind)} of {len(replicas)} at epoch {epoch}"
+    return f"{at}; behind: {', '.join(behind)}" if behind else at
+
+
+def _swaps(models: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
+    return [(f"model {name}", str(held["in_words"])) for name, held in models.items() if held.get("in_words")]
+
+
+def _this_replica(gateway: Mapping[str, Any]) -> Rows:
+    resting = {**gateway.get("rungs_resting", {}), **gateway.get("stand_ins_resting", {})}
+    rows = [("arms that rest here", ", ".join(f"{arm}: {why}" for arm, why in resting.items()) or "none")]
+    if gateway.get("tripped_locally"):
+        rows.append(("held back by this replica", str(gateway["tripped_locally"])))
+    lag = gateway.get("shared_window_lag") or {}
+    if lag.get("reports"):
+        words = f"{lag['last_ms']:.0f} ms now, {lag['max_ms']:.0f} ms at most in {lag['reports']} reports"
+        rows.append(("shared window is behind by", words))
+    return (*rows, *_unrecorded("this replica", gateway))
+
+
+def _unrecorded(whose: str, status: Mapping[str, Any]) -> Rows:
+    count = status.get("events_not_recorded", 0)
+    return ((f"events of {whose} not in the ledger", f"{count}; see that its disk can be written"),) if count else ()

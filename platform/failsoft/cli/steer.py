@@ -1,0 +1,112 @@
+"""The commands that look at a running app and steer it. They parse, ask a gateway and print; no logic lives here."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated, Any
+
+import typer
+
+from failsoft.artifacts.home import Home
+from failsoft.cli.app import DEFAULT_URL, HomeOption, UrlOption, WhyOption, app, console, release_app
+from failsoft.errors import ServingError
+from failsoft.remote import GatewayClient
+
+_ReleaseArgument = Annotated[str, typer.Argument(help="Name of the release; as failsoft status shows it.")]
+
+
+@app.command()
+def status(
+    url: UrlOption = DEFAULT_URL, json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+) -> None:
+    """Say what a running app does now: stage, what it waits for, who answers, which replicas follow."""
+    from failsoft.cli.rollout_words import rollout_rows
+    from rich.table
+failsoft.demo.report import Table
+    from failsoft.demo.tables import status_table, to_rich
+
+    client = GatewayClient(url)
+    answer, rollout = client.status(), _rollout(client)
+    if json_:
+        console.print_json(data=answer | {"rollout": rollout})
+        return
+    console.print(status_table(answer))
+    title = "The rollout, as the controller knows it"
+    console.print(to_rich(Table(title=title, columns=("what", "now"), rows=rollout_rows(answer, rollout))))
+
+
+@app.command()
+def degrade(
+    why: WhyOption,
+    for_: Annotated[
+        str | None, typer.Option("--for", help="End by itself after this time, like 90s, 15m or 2h.")
+    ] = None,
+    url: UrlOption = DEFAULT_URL,
+    home: HomeOption = None,
+) -> None:
+    """Hold the model back for everyone, on every replica, until restored or the time is over.
+
+    What stands in answers: the previous release where it is warm, else the fallback.
+    """
+    from failsoft.durations import parse_duration_s
+
+    for_s = parse_duration_s(for_) if for_ else None
+    plan = _operator(url, home).degrade(for_s=for_s, why=why)
+    console.print(f"degraded: plan epoch {plan.get('epoch')}. Undo with: failsoft restore --why '…'")
+
+
+@app.command()
+def restore(why: WhyOption, url: UrlOption = DEFAULT_URL, home: HomeOption = None) -> None:
+    """End an operator's force; the model returns through shadow, canary and ramp."""
+    plan = _operator(url, home).restore(why=why)
+    console.print(f"restored: stage {plan.get('stage')}, plan epoch {plan.get('epoch')}. Watch with: failsoft status")
+
+
+@release_app.command()
+def abort(release: _ReleaseArgument, why: WhyOption, url: UrlOption = DEFAULT_URL, home: HomeOption = None) -> None:
+    """Give a release up, on trial or in service: the older one, still warm, serves at once."""
+    _say(_operator(url, home).steer(release, "abort", why=why, by=getpass.getuser()))
+
+
+@release_app.command()
+def hold(release: _ReleaseArgument, why: WhyOption, url: UrlOption = DEFAULT_URL, home: HomeOption = None) -> None:
+    """Keep a release in the stage where it is; it still falls when it is ill."""
+    _say(_operator(url, home).steer(release, "hold", why=why, by=getpass.getuser()))
+
+
+@release_app.command()
+def resume(release: _ReleaseArgument, why: WhyOption, url: UrlOption = DEFAULT_URL, home: HomeOption = None) -> None:
+    """Let a release that is held go on by itself."""
+    _say(_operator(url, home).steer(release, "resume", why=why, by=getpass.getuser()))
+
+
+@release_app.command()
+def advance(
+    release: _ReleaseArgument,
+    why: WhyOption,
+    from_: Annotated[
+        str | None, typer.Option("--from", help="The stage that it has passed; the one it is in now without it.")
+    ] = None,
+    url: UrlOption = DEFAULT_URL,
+    home: HomeOption = None,
+) -> None:
+    """Let a release that has passed its stage into the next one: where it is held, or goes by hand. Skips nothing."""
+    client = _operator(url, home)
+    from_stage = from_ or str(client.rollout()["plan"]["stage"])
+    _say(client.steer(release, "advance", why=why, by=getpass.getuser(), from_stage=from_stage))
+
+
+def _operator(url: str, home: Any) -> GatewayClient:
+    return GatewayClient(url, token=Home.find(home).operator_token())
+
+
+def _rollout(client: GatewayClient) -> dict[str, Any]:
+    """A status is wanted most when something is away: then it says so, and shows the rest."""
+    try:
+        return client.rollout()
+    except ServingError as error:
+        return {"error": str(error)}
+
+
+def _say(plan: dict[str, Any]) -> None:
+    console.print(f"{plan.get('why')} (plan epoch {plan.get('epoch')}). Watch with: failsoft status", markup=False)
