@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import replace
 
 import pytest
 
-from failsoft.health.clock import ManualClock
+from failsoft.health.clock import ManualClock, SystemClock
 from failsoft.health.window import Outcome
 from failsoft.serving.asking import Asker
 from failsoft.serving.breaker import BreakerPolicy
@@ -84,3 +85,51 @@ async def test_answers_that_are_no_numbers_make_a_stand_in_rest_as_failures_do()
     for _ in range(2):
         await bench.ask(broken)
     assert bench.asker.resting() == {Colour.GREEN: "2 failures in a row, the last: scores that are not finite"}
+
+
+class Replicas:
+    """Models that answer one text at a time each, in turn; a text goes to the replica with the shorter line."""
+
+    def __init__(self, *work_s: float) -> None:
+        self.work_s, self.lines = work_s, [asyncio.Lock() for _ in work_s]
+        self.waiting = [0 for _ in work_s]
+
+    async def ask(self, text: str) -> Reading | NoReading:
+        number = min(range(len(self.lines)), key=lambda one: self.waiting[one])
+        self.waiting[number] += 1
+        try:
+            async with self.lines[number]:
+                await asyncio.sleep(self.work_s[number])
+                return replace(good(), model_ms=self.work_s[number] * 1000)
+        finally:
+            self.waiting[number] -= 1
+
+
+async def outcomes_of(model: Replicas, *, at_once: int, rounds: int = 1) -> list[Outcome]:
+    asker = Asker({Colour.BLUE: model}, clock=SystemClock())
+    time = Allowance(left_s=0.2, whole_s=0.2)
+    found: list[Outcome] = []
+    for _ in range(rounds):
+        asked = (asker.ask(Colour.BLUE, "play", time) for _ in range(at_once))
+        found += [reading.outcome for reading in await asyncio.gather(*asked)]
+    return found
+
+
+async def test_a_call_that_waits_in_line_behind_others_is_shed_and_not_held_against_a_quick_model() -> None:
+    found = await outcomes_of(Replicas(0.02), at_once=40)
+    assert set(found) == {Outcome.GOOD, Outcome.SHED}
+    assert found.count(Outcome.SHED) >= 20
+
+
+async def test_a_model_that_needs_nearly_all_the_time_itself_is_late_though_others_wait_behind_it() -> None:
+    found = await outcomes_of(Replicas(0.15), at_once=4)
+    assert found.count(Outcome.LATE) == 3
+
+
+async def test_a_model_of_which_nothing_comes_back_is_late() -> None:
+    assert await outcomes_of(Replicas(30.0), at_once=5) == [Outcome.LATE] * 5
+
+
+async def test_one_replica_of_two_that_hangs_is_late_while_the_other_answers_at_once() -> None:
+    found = await outcomes_of(Replicas(30.0, 0.002), at_once=2, rounds=3)
+    assert set(found) == {Outcome.GOOD, Outcome.LATE}

@@ -21,6 +21,16 @@ _OVERSLEPT_S = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Turn:
+    """How the newest answer of a model came about."""
+
+    came_s: float
+    waited_s: float
+    """From asking to the answer without the model's own time: in this gateway's line, on the way, in the replica's."""
+    model_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Loaded:
     """A stand-in as the plan wants it loaded, and its breaker: another load starts with a clean slate."""
 
@@ -47,21 +57,32 @@ class Asker:
         self._policy = policy or BreakerPolicy()
         self._rng = rng or random.Random()  # jitter must differ between gateways
         self._stand_ins: dict[Colour, _Loaded] = {}
+        self._turns: dict[Colour, _Turn] = {}
 
     def resting(self) -> dict[str, str]:
         """Colours that do not stand in now, and why."""
         return {colour: held.breaker.why for colour, held in self._stand_ins.items() if held.breaker.why is not None}
 
     async def ask(self, colour: Colour, text: str, time: Allowance) -> Reading | NoReading:
-        """Late is only a model that had most of its time, and to which this process was not too busy to listen."""
+        """Late is only a model that had most of its time, and to which this process was not too busy to listen.
+
+        Time in our own queues is not the model's: see :meth:`_waits_in_line`.
+        """
         if not time.left_s > 0.0:
             return _BUSY
         asked_s = self._clock.monotonic_s()
         try:
             async with asyncio.timeout(time.left_s):
-                return await self._models[colour].ask(text)
+                reading = await self._models[colour].ask(text)
         except TimeoutError:
-            return self._cut(time, overslept_s=self._clock.monotonic_s() - asked_s - time.left_s)
+            passed_s = self._clock.monotonic_s() - asked_s
+            if self._waits_in_line(colour, asked_s, passed_s):
+                return NoReading(outcome=Outcome.SHED, why=f"no turn at the model within {time.left_s * 1000:.0f} ms")
+            return self._cut(time, overslept_s=passed_s - time.left_s)
+        if isinstance(reading, Reading) and math.isfinite(reading.model_ms):
+            came_s, model_s = self._clock.monotonic_s(), reading.model_ms / 1000
+            self._turns[colour] = _Turn(came_s=came_s, waited_s=came_s - asked_s - model_s, model_s=model_s)
+        return reading
 
     async def ask_stand_in(self, plan: RoutingPlan, colour: Colour, text: str, time: Allowance) -> Reading | NoReading:
         """As :meth:`ask`, unless the stand-in rests."""
@@ -76,6 +97,19 @@ class Asker:
             raise
         _tell(breaker, ticket, reading)
         return reading
+
+    def _waits_in_line(self, colour: Colour, asked_s: float, passed_s: float) -> bool:
+        """Whether a call that was cut had most likely not even come to its turn.
+
+        So it is when, while it was out, the same model did answer somebody who had waited in line for half of that time
+        or more, and worked for less than half of it: it is not slow, there is too much to do. A model of which nothing
+        comes back, or only after long work of its own, is late. So is one replica of several that hangs: the others'
+        answers come without a wait.
+        """
+        turn = self._turns.get(colour)
+        if turn is None or not turn.came_s >= asked_s:
+            return False
+        return turn.waited_s >= passed_s / 2 and turn.model_s < passed_s / 2
 
     def _cut(self, time: Allowance, *, overslept_s: float) -> NoReading:
         if overslept_s > _OVERSLEPT_S or time.left_s < time.whole_s / 2:
