@@ -21,8 +21,7 @@ def status(
 ) -> None:
     """Say what a running app does now: stage, what it waits for, who answers, which replicas follow."""
     from failsoft.cli.rollout_words import rollout_rows
-    from rich.table
-failsoft.demo.report import Table
+    from failsoft.demo.report import Table
     from failsoft.demo.tables import status_table, to_rich
 
     client = GatewayClient(url)
