@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from failsoft.serving.plain_rungs import FunctionRung as FunctionRung
     from failsoft.serving.quality.classes import Classification as Classification
     from failsoft.serving.quality.intents import IntentsAndEntities as IntentsAndEntities
+    from failsoft.serving.quality.numbers import Regression as Regression
+    from failsoft.serving.quality.own import OwnConfidence as OwnConfidence
+    from failsoft.serving.quality.tags import Tagging as Tagging
     from failsoft.serving.rungs import trees_and_rules as trees_and_rules
     from failsoft.serving.seam import Judged as Judged
     from failsoft.serving.seam import Predictor as Predictor

@@ -50,18 +50,33 @@ def read_reply(reply: ModelReply, quality: Quality, *, texts: int) -> list[Readi
 
 
 def checked(judged: Judged) -> Judged:
-    """The judgement, unless it calls good what is none: a missing answer, or a confidence that is no share."""
-    if not 0.0 <= judged.confidence <= 1.0:
-        why = judged.reason or f"confidence is {judged.confidence}"
-        return judged._replace(outcome=Outcome.WEAK, usable=False, reason=why)
-    if judged.output is None:
-        return judged._replace(outcome=Outcome.WEAK, usable=False, reason=judged.reason or "no answer")
-    return judged
+    """The judgement, unless it calls good what is none.
+
+    None is: a missing answer, one that JSON can't carry or with a number that is NaN, a confidence that is no share.
+    """
+    try:
+        output = as_plain(judged.output)
+    except (TypeError, ValueError) as error:
+        return judged._replace(output=None, outcome=Outcome.WEAK, usable=False, reason=str(error))
+    why = "" if 0.0 <= judged.confidence <= 1.0 else f"confidence is {judged.confidence}"
+    if output is None:
+        why = "no answer"
+    if why:
+        return judged._replace(output=output, outcome=Outcome.WEAK, usable=False, reason=judged.reason or why)
+    return judged if output is judged.output else judged._replace(output=output)
+
+
+def agreement(quality: Quality, one: Any, other: Any) -> bool | None:
+    """Whether two outputs agree; None when nobody can say."""
+    try:
+        return bool(quality.agrees(one, other))
+    except Exception:  # noqa: BLE001 -- anybody's code over anybody's outputs; the copy counts all the same
+        return None
 
 
 def _reading(reply: ModelReply, judged: Judged, *, together: int) -> Reading:
     return Reading(
-        output=as_plain(judged.output) if judged.usable else judged.output,
+        output=judged.output,
         confidence=judged.confidence,
         entities=judged.entities,
         label=judged.label,

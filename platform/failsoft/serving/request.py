@@ -19,6 +19,7 @@ from failsoft.serving.messages import Answer
 from failsoft.serving.outcomes import Seen
 from failsoft.serving.plan import Arm, Colour, RoutingPlan, choose_arm, should_mirror
 from failsoft.serving.readings import ModelArm, NoReading, Reading
+from failsoft.serving.replies import agreement
 from failsoft.serving.sanitizer import Cleanliness
 from failsoft.serving.task import Task
 from failsoft.serving.visit import Allowance, Budget, Situation, Visit
@@ -126,7 +127,7 @@ class Answerer:
         """Let the subject answer a copied request and note how that went; the caller was answered long ago."""
         started_s, whole_s = self._clock.monotonic_s(), self._config.mirror_deadline_ms / 1000
         reading = await self._asker.ask(copy.plan.subject, copy.text, Allowance(left_s=whole_s, whole_s=whole_s))
-        agreed = self._quality.agrees(reading.output, copy.live_output) if isinstance(reading, Reading) else None
+        agreed = agreement(self._quality, reading.output, copy.live_output) if isinstance(reading, Reading) else None
         seen = self._seen(copy.plan, Arm.SUBJECT, reading, since_s=started_s)
         self._note(copy.plan, reading, replace(seen, mirrored=True, agreed=agreed))
 
