@@ -203,9 +203,24 @@ def test_limits_that_every_answer_or_none_can_pass_are_refused(wrong: dict[str, 
         SignalPolicy(**wrong)  # type: ignore[arg-type]
 
 
+def test_many_repaired_texts_warn_and_never_trip_though_every_answer_is_good() -> None:
+    mended = panel()
+    for turn in range(400):
+        mended.record(Outcome.GOOD)
+        mended.record_repaired(repaired=turn >= 200)
+    assert mended.verdict().status is Status.HEALTHY
+    assert "texts had to be repaired" in mended.warnings()["repaired"]
+    mended.clear()
+    assert mended.warnings() == {}
+    with pytest.raises(ConfigError, match="repaired is trip"):
+        SignalPolicy(repaired=Level.TRIP)
+
+
 def test_the_rule_is_said_in_words() -> None:
     words = SignalPolicy().in_words()
-    assert words == "quality, error, late, latency may trip; label_mix, oov, feedback, shed, bad_input may warn"
-    names = ("quality", "error", "late", "latency", "label_mix", "oov", "feedback", "shed", "bad_input")
+    assert (
+        words == "quality, error, late, latency may trip; label_mix, oov, feedback, shed, bad_input, repaired may warn"
+    )
+    names = ("quality", "error", "late", "latency", "label_mix", "oov", "feedback", "shed", "bad_input", "repaired")
     off: dict[str, Any] = dict.fromkeys(names, Level.OFF)
     assert SignalPolicy(**off).in_words() == "no signal is heard"

@@ -149,3 +149,11 @@ def test_one_callers_bad_wave_trips_nothing_and_is_told_once() -> None:
     assert watch.newly_apart() == []
     assert watch.holds_back(0) is not None
     assert watch.holds_back(1) is None
+
+
+def test_traffic_that_had_to_be_repaired_is_seen_in_the_status_and_trips_nothing() -> None:
+    trips = Trips()
+    watch = watch_of(trips)
+    feed(watch, Outcome.GOOD, 200, repaired=True)
+    assert trips.seen == []
+    assert set(watch.status()["warnings"]) == {"repaired"}

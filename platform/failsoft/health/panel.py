@@ -71,6 +71,7 @@ class SignalPanel:
         self._feedback = HealthMonitor(policy=policy.wrong)
         self._softer = HealthMonitor(policy=fit.health, counts_as_bad=policy.outcomes_at(Level.WARN))
         self._unanswered = {kind: HealthMonitor(policy=policy.unanswered) for kind in (_SHED, _BAD_INPUT)}
+        self._repaired = HealthMonitor(policy=policy.mended)
         self._mix, self._oov = _drift(policy, healthy)
 
     def record(self, outcome: Outcome, caller: int | None = None) -> None:
@@ -93,6 +94,10 @@ class SignalPanel:
         """One text's share of unknown words."""
         if self._oov is not None:
             self._oov.record(share, caller)
+
+    def record_repaired(self, *, repaired: bool) -> None:
+        """Whether one text had to be mended before the model could read it."""
+        self._repaired.record(_BAD if repaired else _GOOD)
 
     def record_feedback(self, *, right: bool) -> None:
         """What somebody says later about one answer."""
@@ -135,7 +140,7 @@ class SignalPanel:
         """Start anew: another plan or other weights."""
         for windows in (self._answers, self._slow):
             windows.clear()
-        for monitor in (self._feedback, self._softer, *self._unanswered.values()):
+        for monitor in (self._feedback, self._softer, self._repaired, *self._unanswered.values()):
             monitor.clear()
         for drift in (self._mix, self._oov):
             if drift is not None:
@@ -152,6 +157,9 @@ class SignalPanel:
             verdict = monitor.verdict()
             if verdict.status is Status.DEGRADED and getattr(self.policy, kind) is Level.WARN:
                 found[str(kind)] = f"{verdict.bad} of the last {verdict.total} calls"
+        mended = self._repaired.verdict()
+        if mended.status is Status.DEGRADED and self.policy.repaired is Level.WARN:
+            found["repaired"] = f"{mended.bad} of the last {mended.total} texts had to be repaired"
         return found
 
     def status(self) -> dict[str, Any]:

@@ -56,6 +56,9 @@ class SignalPolicy:
     """Calls refused for load: never held against the model, so they may warn and not trip."""
     bad_input: Level = Level.WARN
     """Hopeless texts; likewise."""
+    repaired: Level = Level.WARN
+    """Texts that had to be mended before the model could read them; likewise. The model may well answer them as ever:
+    nothing else sees such traffic."""
 
     latency_factor: float = 2.0
     """An answer is slow when its call took more than so many times the release's 95th percentile (for each text that it
@@ -68,6 +71,8 @@ class SignalPolicy:
     """When the share of answers that turned out wrong is too large."""
     unanswered: HealthPolicy = _SHARE_OF_NO_ANSWER
     """When the share of shed calls, or of hopeless texts, is worth a warning."""
+    mended: HealthPolicy = _SHARE_OF_NO_ANSWER
+    """When the share of repaired texts is worth a warning."""
     drift: DriftPolicy = field(default_factory=DriftPolicy)
     """When labels and words differ from the release's."""
     callers: CallerPolicy = field(default_factory=CallerPolicy)
@@ -75,7 +80,7 @@ class SignalPolicy:
 
     def __post_init__(self) -> None:
         """Refuse levels that would blame the model for load, and limits that every answer or none can pass."""
-        for name in ("shed", "bad_input"):
+        for name in ("shed", "bad_input", "repaired"):
             if getattr(self, name) is Level.TRIP:
                 raise ConfigError(
                     f"{name} is {Level.TRIP}, but that says nothing about the model; use {Level.WARN} or {Level.OFF}"
@@ -91,7 +96,7 @@ class SignalPolicy:
 
     def in_words(self) -> str:
         """Which signals may do what, like ``quality, error, late and latency trip; oov warns``."""
-        names = [*_OF_OUTCOME, "latency", "label_mix", "oov", "feedback", "shed", "bad_input"]
+        names = [*_OF_OUTCOME, "latency", "label_mix", "oov", "feedback", "shed", "bad_input", "repaired"]
         by_level = {
             level: [name for name in names if getattr(self, name) is level] for level in (Level.TRIP, Level.WARN)
         }

@@ -42,6 +42,8 @@ class Seen:
     """What is counted to see whether the mix of answers drifts; empty: nothing is."""
     oov_share: float = math.nan
     """Share of the item that training never saw; NaN: unknown."""
+    repaired: bool = False
+    """The text had to be mended before the model could read it."""
     caller: int | None = None
     """Number of whose request it was; None: nobody knows."""
 

@@ -61,6 +61,7 @@ class Watch:
             return
         panel, caller = self._panel, seen.caller
         panel.record(seen.outcome, caller)
+        panel.record_repaired(repaired=seen.repaired)
         if not math.isnan(seen.model_ms):
             slow = self.slow(seen)
             if slow is not None:
