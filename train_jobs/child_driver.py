@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
 import sys
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from contextlib import suppress
-from itertools import count
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, Self
 
 from pydantic import TypeAdapter
 
 from failsoft.artifacts.home import Home
-from failsoft.errors import DriverLostError, NoRayError, error_named
+from failsoft.errors import DriverLostError, NoRayError
 from failsoft.health.clock import Clock
-from failsoft.health.json_object import is_count, json_object
 from failsoft.health.ledger import Ledger, Side
+from failsoft.training.progress import PROGRESS_NAME, PositionMark
 from failsoft.training.survival.notice import read_notice
 from failsoft.training.survival.room import NodeRoom
+from failsoft.training.survival.stacks import bounded
 from failsoft.training.survival.supervise import DRIVER_LOST
+from train_jobs.child import Child, ChildWatch
 from train_jobs.config import JobConfig
 from train_jobs.connect import is_submitted, ray_answers
 from train_jobs.result import JobResult
 
 COMMAND = (sys.executable, "-m", "train_jobs.driver_process")
 _RAY_LOOK_S = 2.0
-_END_S = 30.0
 
 
 class ChildDriver:
@@ -60,7 +54,8 @@ class ChildDriver:
         self._command = tuple(command)
         self._home = Home.find(config.home)
         self._ledger = Ledger(self._home.ledger, clock, side=Side.TRAINING, subject=config.run)
-        self._child: _Child | None = None
+        self._watch = ChildWatch(policy=config.driver_watch, clock=clock, signs=self._signs, hung=self._tell_hung)
+        self._child: Child | None = None
 
     def __enter__(self) -> Self:
         """Nothing is started before it is needed."""
@@ -119,7 +114,8 @@ class ChildDriver:
 
     def _order(self, do: str, **details: Any) -> Any:
         if self._child is None or not self._child.alive:
-            self._child = _Child(self._command, TypeAdapter(JobConfig).dump_json(self._config).decode())
+            config = TypeAdapter(JobConfig).dump_json(self._config).decode()
+            self._child = Child(self._command, config, self._watch)
             self._ledger.record("driver_started", "a process to hold the workers", process=self._child.process.pid)
         try:
             return self._child.order(do, **details)
@@ -128,6 +124,21 @@ class ChildDriver:
             if self._child.alive:  # it says itself that Ray failed it; the next one connects anew
                 self._drop()
             raise
+
+    def _signs(self, order: str) -> object:
+        """What the workers leave in the run's folder; of other orders nothing is to be seen but their answer."""
+        if order != "attempt":
+            return None
+        folder = self._home.run(self._config.run)
+        try:
+            progress = (folder / PROGRESS_NAME).read_bytes()
+        except OSError:
+            progress = b""
+        return PositionMark(folder).read(), progress
+
+    def _tell_hung(self, why: str, process: int, stacks: str) -> None:
+        kept = bounded(stacks) or "none: it took no signal any more"
+        self._ledger.record("hang", why, by="supervisor", process=process, stacks=kept)
 
     def _refuse_lost_head(self) -> None:
         """A child whose cluster said once what it has, and no longer does, is connected to a Ray that is gone."""
@@ -159,106 +170,3 @@ class ChildDriver:
                 "checkpoint"
             ) from error
         self._clock.sleep_s(_RAY_LOOK_S)
-
-
-class _Child:
-    """One process, and what it was asked."""
-
-    def __init__(self, command: Sequence[str], config: str) -> None:
-        read, write = os.pipe()
-        self.process = subprocess.Popen(
-            [*command, str(write)], stdin=subprocess.PIPE, pass_fds=(write,), text=True, start_new_session=True
-        )
-        os.close(write)
-        self._numbers = count()
-        self._open: dict[int, Future[Any]] = {}
-        self._lock = threading.Lock()
-        self._lost: DriverLostError | None = None
-        self.knew = False
-        """It has said what the cluster has."""
-        self._tell(config)
-        answers = os.fdopen(read, encoding="utf-8", errors="surrogateescape")
-        self._ear = threading.Thread(target=self._hear, args=(answers,), name="driver-answers", daemon=True)
-        self._ear.start()
-
-    @property
-    def alive(self) -> bool:
-        """Whether it may still answer."""
-        return self._lost is None
-
-    def order(self, do: str, **details: Any) -> Any:
-        """Ask, and wait for the answer.
-
-        Raises:
-            DriverLostError: the process ended first.
-            FailsoftError: what the order raised there.
-        """
-        with self._lock:
-            if self._lost is not None:
-                raise self._lost
-            number, answer = next(self._numbers), Future[Any]()
-            self._open[number] = answer
-            self._tell(json.dumps({"id": number, "do": do} | details))
-        return answer.result()
-
-    def end(self, *, kindly: bool) -> None:
-        """Have it end; killed when it does not in time, or at once when there is no time."""
-        if self.alive and kindly:
-            self._tell(json.dumps({"id": -1, "do": "end"}))
-        elif self.process.poll() is None:
-            self.process.kill()
-        try:
-            self.process.wait(timeout=_END_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self._ear.join()
-
-    def _tell(self, line: str) -> None:
-        to = self.process.stdin
-        try:
-            if to is not None:
-                to.write(line + "\n")
-                to.flush()
-        except (OSError, ValueError):  # it is gone; whoever hears its answers says so
-            return
-
-    def _hear(self, answers: TextIO) -> None:
-        with answers:
-            understood = all(self._settle(line) for line in answers)
-        if not understood:  # the rest of a line that it was killed over, or another's words; nothing more is answered
-            self.process.kill()
-        status = self.process.wait()
-        with self._lock:
-            if self.process.stdin is not None:
-                with suppress(OSError):  # an order that it never took
-                    self.process.stdin.close()
-            torn = "" if understood else ", after an answer that is none"
-            self._lost = DriverLostError(f"the driver process {self.process.pid} {_in_words(status)}{torn}")
-            left, self._open = self._open, {}
-        for answer in left.values():
-            answer.set_exception(self._lost)
-
-    def _settle(self, line: str) -> bool:
-        """Whether the line is an answer; an order that waits for it has it now."""
-        body = json_object(line)
-        if body is None or not is_count(body.get("id")) or not ("value" in body or {"error", "says"} <= body.keys()):
-            return False
-        with self._lock:
-            answer = self._open.pop(body["id"], None)
-        if answer is None:
-            return True
-        if "error" in body:
-            answer.set_exception(error_named(str(body["error"]), str(body["says"])))
-        else:
-            answer.set_result(body["value"])
-        return True
-
-
-def _in_words(status: int) -> str:
-    if status >= 0:
-        return f"ended with status {status}"
-    try:
-        return f"was killed by {signal.Signals(-status).name}"
-    except ValueError:  # a real-time signal
-        return f"was killed by signal {-status}"

@@ -30,6 +30,7 @@ from failsoft.training.survival.room import WorkerRange
 from failsoft.training.survival.warmth import SparePolicy
 from failsoft.training.survival.watch_policy import WatchPolicy
 from failsoft.training.validation_plan import ValidationPlan
+from train_jobs.driver_watch import DriverWatchPolicy
 from train_jobs.storage import StoragePolicy
 
 
@@ -98,6 +99,8 @@ class JobConfig:
     """How long a supervisor waits for a Ray to connect to, before it ends and leaves the rest to who started it."""
     storage: StoragePolicy = field(default_factory=StoragePolicy)
     """How long the supervisor waits for the run's storage when that is away between attempts."""
+    driver_watch: DriverWatchPolicy = field(default_factory=DriverWatchPolicy)
+    """How long the process that holds the workers may stand still."""
     loss_spikes: SpikePolicy | None = None
     """Also refuse a batch whose loss is far above what it usually is; None: only what is not finite."""
     relief: ReliefPolicy | None = None
@@ -166,6 +169,7 @@ class JobConfig:
         for name in ("threads_per_worker", "snapshot_every_steps", "checkpoint_every_steps"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; use 1 or more")
+        self._refuse_hasty_watch()
         for fault in self.faults.faults:
             if fault.rank >= most:
                 raise ConfigError(
@@ -174,3 +178,11 @@ class JobConfig:
                 )
         if self.max_batches is not None and self.max_batches < 1:
             raise ConfigError(f"max_batches is {self.max_batches}; use 1 or more, or None for the preset's length")
+
+    def _refuse_hasty_watch(self) -> None:
+        """The third line must not be faster than those before it."""
+        third_s, before_s = self.driver_watch.attempt_s, max(self.watch.silence_s, self.watch.start_up_s)
+        if not third_s > before_s:
+            raise ConfigError(
+                f"attempt_s of the driver's watch is {third_s}, and the watch before it may take {before_s} s; use more"
+            )

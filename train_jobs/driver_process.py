@@ -1,20 +1,24 @@
-"""The process that holds a run's workers, as a child of its supervisor: ``python -m train_jobs.driver_process FD``.
+"""The process that holds a run's workers, as a child of its supervisor.
 
-Lines of JSON: the job's config first, then orders, come on standard input; answers go to the file handle ``FD``. When
-the input ends, the supervisor is gone, and so is this process at once: a run has one driver, and Ray takes the workers
-of a driver that is gone away. ``rooms`` is answered while an attempt runs, all other orders one after another.
+``python -m train_jobs.driver_process ANSWERS STACKS``
+
+Lines of JSON: the job's config first, then orders, come on standard input; answers, and a beat each second, go to the
+file handle ``ANSWERS``; asked by a signal, it leaves its stacks in the file handle ``STACKS``. When the input ends, the
+supervisor is gone, and so is this process at once: a run has one driver, and Ray takes the workers of a driver that is
+gone away. ``rooms`` is answered while an attempt runs, all other orders one after another.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import queue
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from typing import Any, TextIO
 
@@ -24,12 +28,14 @@ from failsoft.artifacts.home import Home
 from failsoft.errors import FailsoftError
 from failsoft.health.clock import SystemClock
 from failsoft.local_ray import settle_environment
+from train_jobs.child import STACKS_SIGNAL
 from train_jobs.config import JobConfig
 from train_jobs.connect import connected, is_submitted
 
 EXIT_ORPHANED = 75
 """Of a child whose supervisor is gone; nobody is left to read it."""
 _SUCCESSION_S = 60.0
+_BEAT_S = 1.0
 
 
 class Answers:
@@ -48,9 +54,37 @@ class Answers:
         except Exception as error:  # noqa: BLE001 -- the process boundary: the supervisor shall hear of it in words
             traceback.print_exc()
             line = json.dumps({"id": number, "error": "Exception", "says": f"{type(error).__name__}: {error}"})
+        self._write(line)
+
+    def beat(self) -> None:
+        """Say that this process lives, and Python in it."""
+        self._write('{"beat": 1}')
+
+    def _write(self, line: str) -> None:
         with self._lock:
             self._to.write(line + "\n")
             self._to.flush()
+
+
+@contextmanager
+def beating(answers: Answers) -> Iterator[None]:
+    """Beat for the time of the block, whatever the main thread does meanwhile."""
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(_BEAT_S):
+            try:
+                answers.beat()
+            except OSError:  # the supervisor is gone; who reads its orders ends this process
+                return
+
+    beats = threading.Thread(target=beat, name="driver-beats", daemon=True)
+    beats.start()
+    try:
+        yield
+    finally:
+        over.set()
+        beats.join()
 
 
 class _Post:
@@ -87,14 +121,17 @@ class _Post:
             self._connected = True
 
 
-def main(handle: int) -> None:
+def main(handle: int, stacks: int) -> None:
     """Carry orders out until the input ends or the order is to end."""
+    faulthandler.register(STACKS_SIGNAL, file=stacks, all_threads=True)
     with os.fdopen(handle, "w", encoding="utf-8") as to, ExitStack() as stack:
+        answers = Answers(to)
+        stack.enter_context(beating(answers))
         config = TypeAdapter(JobConfig).validate_json(sys.stdin.readline())
         if not is_submitted(os.environ):
             settle_environment()
         stack.enter_context(_alone(config))
-        post, answers = _Post(config, stack), Answers(to)
+        post = _Post(config, stack)
         orders: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         threading.Thread(target=_listen, args=(post, answers, orders), name="orders", daemon=True).start()
         while (order := orders.get())["do"] != "end":
@@ -134,4 +171,4 @@ def _passing_signals_on(config: JobConfig) -> Any:
 if __name__ == "__main__":
     from train_jobs.driver_process import main as named_main  # by its name, so that workers can import what they get
 
-    named_main(int(sys.argv[1]))
+    named_main(int(sys.argv[1]), int(sys.argv[2]))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 
-def main(kind: str, handle: int) -> None:
+def main(kind: str, handle: int, stacks: int) -> None:
+    faulthandler.register(signal.SIGUSR2, file=stacks)
     with os.fdopen(handle, "w", encoding="utf-8") as answers:
         config = json.loads(sys.stdin.readline())
         looks = 0
@@ -22,8 +25,23 @@ def main(kind: str, handle: int) -> None:
             if order["do"] == "attempt" and kind.startswith("torn "):
                 os.write(handle, kind.removeprefix("torn ").encode("latin-1"))
                 os.kill(os.getpid(), signal.SIGKILL)
+            if order["do"] == "attempt" and kind in {"frozen", "still", "moving"}:
+                stand_still(kind, answers, Path(config["home"]) / "runs" / config["run"])
             answers.write(json.dumps({"id": order["id"]} | answer(kind, order, config, looks)) + "\n")
             answers.flush()
+
+
+def stand_still(kind: str, answers: TextIO, folder: Path) -> None:
+    """Frozen: not even a beat. Still: beats, and nothing moves. Moving: workers get on, for 3 s."""
+    if kind == "frozen":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    folder.mkdir(parents=True, exist_ok=True)
+    for beat in range(1000 if kind != "moving" else 30):
+        answers.write('{"beat": 1}\n')
+        answers.flush()
+        if kind == "moving":
+            (folder / "position").write_bytes(beat.to_bytes(8, "little"))
+        threading.Event().wait(0.1)
 
 
 def answer(kind: str, order: dict[str, Any], config: dict[str, Any], looks: int) -> dict[str, Any]:
@@ -57,4 +75,4 @@ def is_first(mark: str) -> bool:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
