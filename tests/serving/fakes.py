@@ -94,6 +94,12 @@ class Notes:
     stale_colours: list[Colour] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     copies: list[Mirrored] = field(default_factory=list)
+    held_back: dict[int | None, str] = field(default_factory=dict)
+    """Why requests of some callers had better not go to the subject."""
+
+    def holds_back(self, caller: int | None) -> str | None:
+        """As a test says."""
+        return self.held_back.get(caller)
 
     def note(self, seen: Seen) -> None:
         """Keep."""

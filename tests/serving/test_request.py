@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -232,3 +233,21 @@ async def test_a_copy_is_cleaned_as_the_release_on_trial_wants_it() -> None:
     counter.green.answer = good(release="r0")
     await counter.ask("play\U0001f3b5jazz")
     assert [copy.text for copy in counter.notes.copies] == ["play\U0001f3b5jazz"]
+
+
+async def test_what_was_seen_says_whose_it_was_and_how_long_the_model_itself_took() -> None:
+    counter = Counter()
+    counter.blue.answer = replace(good(), model_ms=4.0, together=3, label="play_music", oov_share=0.25)
+    await counter.answerer.answer("play", key="k", request_id="q1", caller=17)
+    (seen,) = counter.notes.seen
+    assert (seen.caller, seen.model_ms, seen.together, seen.label, seen.oov_share) == (17, 4.0, 3, "play_music", 0.25)
+
+
+async def test_a_caller_whose_answers_alone_go_bad_gets_the_fallback_and_others_the_model() -> None:
+    counter = Counter()
+    counter.notes.held_back[17] = "this caller's answers alone went bad"
+    mine = await counter.answerer.answer("play", key="k", request_id="q1", caller=17)
+    other = await counter.answerer.answer("play", key="k", request_id="q2", caller=18)
+    assert (mine.source, mine.degrade_reason) == (Source.RULES, "this caller's answers alone went bad")
+    assert other.source == Source.PRIMARY
+    assert [seen.caller for seen in counter.notes.seen] == [18]

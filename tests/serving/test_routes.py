@@ -18,6 +18,7 @@ from failsoft.errors import (
     NotAuthorizedError,
     PlanStoreError,
 )
+from failsoft.health.callers import caller_of
 from failsoft.serving import examples
 from failsoft.serving.intents import INTENTS
 from failsoft.serving.messages import PredictAnswer, PredictRequest
@@ -224,6 +225,19 @@ async def test_a_caller_may_say_how_long_it_waits_in_a_header_or_in_the_body() -
         await http.post("/v1/predict", json={"text": "a", "timeout_ms": 70}, headers={"x-request-timeout-ms": "80.5"})
         await http.post("/v1/predict", json={"text": "a"})
     assert [request.timeout_ms for request in front.asked] == [80.0, 70.0, None]
+
+
+async def test_whose_a_request_is_a_proxys_header_says_before_the_body_and_the_body_before_its_key() -> None:
+    front = FakeFront()
+    async with client(front) as http:
+        await http.post("/v1/predict", json={"text": "a", "caller": "me"}, headers={"X-Caller-Id": "tenant-4"})
+        await http.post("/v1/predict", json={"text": "a", "caller": "tenant-4", "key": "user-17"})
+        await http.post("/v1/predict", json={"text": "a", "key": "tenant-4"})
+        await http.post("/v1/predict", json={"text": "a"})
+        refused = await http.post("/v1/predict", json={"text": "a"}, headers={"X-Caller-Id": "x" * 300})
+    whose = [request.whose for request in front.asked]
+    assert whose == [caller_of("tenant-4")] * 3 + [None]
+    assert refused.status_code == 422
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
+from failsoft.health.callers import caller_of
 from failsoft.serving.problems import whole
 
 MAX_TEXT_CHARS = 8_000
@@ -64,6 +65,7 @@ Id = Annotated[
 
 
 _TIMEOUT = "The caller waits so long for the whole answer; less than the usual deadline brings the fallback sooner."
+_CALLER = "Whose request it is, as a tenant's name; else the key. Who alone sends what goes badly is judged alone."
 _TEXTS = f"Several texts, of at most {MAX_CHARS} characters together."
 
 
@@ -73,6 +75,7 @@ class Ask(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     key: Id | None = Field(default=None, description="Caller or session: the same key stays with the same model.")
+    caller: Id | None = Field(default=None, description=_CALLER)
     request_id: Id | None = Field(default=None, description="Comes back in the answer; made up when absent.")
     timeout_ms: float | None = Field(default=None, gt=0.0, le=MAX_TIMEOUT_MS, description=_TIMEOUT)
 
@@ -81,6 +84,16 @@ class Ask(BaseModel):
         if timeout_ms is None or (self.timeout_ms is not None and self.timeout_ms <= timeout_ms):
             return self
         return self.model_copy(update={"timeout_ms": timeout_ms})
+
+    def asked_by(self, caller: str | None) -> Self:
+        """The same request, of ``caller`` if somebody who knows says so; else of whom it says itself."""
+        return self if caller is None else self.model_copy(update={"caller": caller})
+
+    @property
+    def whose(self) -> int | None:
+        """The number of its caller; None: it names none."""
+        name = self.caller or self.key
+        return None if name is None else caller_of(name)
 
     @property
     def items(self) -> Sequence[Any]:

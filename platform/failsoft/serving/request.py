@@ -22,7 +22,7 @@ from failsoft.serving.readings import ModelArm, NoReading, Reading
 from failsoft.serving.replies import agreement
 from failsoft.serving.sanitizer import Cleanliness
 from failsoft.serving.task import Task
-from failsoft.serving.visit import Allowance, Budget, Situation, Visit
+from failsoft.serving.visit import Allowance, Budget, Situation, Visit, Whose
 
 __all__ = ["Answerer", "Journal", "Mirrored", "ModelArm", "NoReading", "Reading", "Situation"]
 
@@ -42,6 +42,10 @@ class Journal(Protocol):
         """One request was answered."""
         ...
 
+    def holds_back(self, caller: int | None) -> str | None:
+        """Why this request had better not go to the subject: its caller alone has gone bad. None: it may."""
+        ...
+
     def mirror(self, copy: Mirrored) -> None:
         """The subject is to get a copy of this request, apart from the live path."""
         ...
@@ -55,6 +59,8 @@ class Mirrored:
     """Clean text or instance, as the subject's release wants it."""
     plan: RoutingPlan
     live_output: Any
+    caller: int | None = None
+    """Number of whose request it was; None: nobody knows."""
 
 
 _UNREADABLE = NoReading(outcome=Outcome.BAD_INPUT, why="nothing in the text can be read by the model")
@@ -101,6 +107,7 @@ class Answerer:
         request_id: str,
         began_s: float | None = None,
         timeout_ms: float | None = None,
+        caller: int | None = None,
     ) -> Answer:
         """Answer one item; never raises for anything that it or a model may do.
 
@@ -110,12 +117,15 @@ class Answerer:
             request_id: comes back in the answer.
             began_s: when its request came, on this clock, if that was before now; the deadline counts from there.
             timeout_ms: how long the caller will wait, if it said so; the configuration bounds it.
+            caller: number of whose request it is; None: nobody knows.
         """
         began_s = self._clock.monotonic_s() if began_s is None else began_s
-        visit = self._enter(text, key, request_id, began_s=began_s, timeout_ms=timeout_ms)
+        whose = Whose(key=key, request_id=request_id, caller=caller)
+        visit = self._enter(text, whose, began_s=began_s, timeout_ms=timeout_ms)
         if visit.cleaned.verdict is Cleanliness.HOPELESS:
             plan = visit.now.plan
-            self._note(plan, _UNREADABLE, self._seen(plan, Arm.SUBJECT, _UNREADABLE, since_s=began_s))
+            seen = self._seen(plan, Arm.SUBJECT, _UNREADABLE, since_s=began_s, caller=caller)
+            self._note(plan, _UNREADABLE, seen)
             answer = self._from_ladder(visit, why=_UNREADABLE.why)
         else:
             answer = await self._from_chosen_arm(visit)
@@ -128,16 +138,17 @@ class Answerer:
         started_s, whole_s = self._clock.monotonic_s(), self._config.mirror_deadline_ms / 1000
         reading = await self._asker.ask(copy.plan.subject, copy.text, Allowance(left_s=whole_s, whole_s=whole_s))
         agreed = agreement(self._quality, reading.output, copy.live_output) if isinstance(reading, Reading) else None
-        seen = self._seen(copy.plan, Arm.SUBJECT, reading, since_s=started_s)
+        seen = self._seen(copy.plan, Arm.SUBJECT, reading, since_s=started_s, caller=copy.caller)
         self._note(copy.plan, reading, replace(seen, mirrored=True, agreed=agreed))
 
-    def _enter(self, text: Any, key: str, request_id: str, *, began_s: float, timeout_ms: float | None) -> Visit:
+    def _enter(self, text: Any, whose: Whose, *, began_s: float, timeout_ms: float | None) -> Visit:
         now = self._situation()
-        arm = choose_arm(now.plan, key)
+        arm = choose_arm(now.plan, whose.key)
         with_previous = now.plan.stand_in is not None
         return Visit(
-            key=key,
-            request_id=request_id,
+            key=whose.key,
+            request_id=whose.request_id,
+            caller=whose.caller,
             now=now,
             budget=Budget.of(self._config, began_s=began_s, caller_ms=timeout_ms, with_previous=with_previous),
             arm=arm,
@@ -149,13 +160,16 @@ class Answerer:
         plan, colour = visit.now.plan, visit.colour
         if colour is None:
             return self._from_ladder(visit, why=f"{plan.stage}: {plan.why}")
+        apart = self._journal.holds_back(visit.caller) if visit.arm is Arm.SUBJECT else None
+        if apart is not None:
+            return self._from_ladder(visit, why=apart)
         asked_s = self._clock.monotonic_s()
         time = visit.budget.for_model(asked_s)
         if visit.arm is Arm.SUBJECT:
             reading = await self._asker.ask(colour, visit.cleaned.text, time)
         else:
             reading = await self._asker.ask_stand_in(plan, colour, visit.cleaned.text, time)
-        self._note(plan, reading, self._seen(plan, visit.arm, reading, since_s=asked_s))
+        self._note(plan, reading, self._seen(plan, visit.arm, reading, since_s=asked_s, caller=visit.caller))
         if isinstance(reading, Reading) and reading.usable:
             return from_model(self._form, visit, reading, now_s=self._clock.monotonic_s())
         return await self._from_previous(visit, reading) or self._from_ladder(visit, why=reading.why, refused=reading)
@@ -175,7 +189,7 @@ class Answerer:
         if visit.cleaned.verdict is Cleanliness.HOPELESS or not time.left_s > 0.0:
             return None
         reading = await self._asker.ask_stand_in(plan, colour, visit.cleaned.text, time)
-        seen = self._seen(plan, Arm.STAND_IN, reading, since_s=asked_s)
+        seen = self._seen(plan, Arm.STAND_IN, reading, since_s=asked_s, caller=visit.caller)
         self._note(plan, reading, replace(seen, rescue=True))
         if isinstance(reading, NoReading) or not reading.usable or is_stale(plan, colour, reading):
             return None
@@ -195,9 +209,23 @@ class Answerer:
         rung = visit.now.ladder.answer(visit.cleaned.text, why)
         return from_rung(self._form, visit, rung, why=why, now_s=self._clock.monotonic_s(), refused=refused)
 
-    def _seen(self, plan: RoutingPlan, arm: Arm, reading: Reading | NoReading, *, since_s: float) -> Seen:
+    def _seen(
+        self, plan: RoutingPlan, arm: Arm, reading: Reading | NoReading, *, since_s: float, caller: int | None
+    ) -> Seen:
         latency_ms = (self._clock.monotonic_s() - since_s) * 1000
-        return Seen(epoch=plan.epoch, arm=arm, outcome=reading.outcome, latency_ms=latency_ms)
+        if isinstance(reading, NoReading):
+            return Seen(epoch=plan.epoch, arm=arm, outcome=reading.outcome, latency_ms=latency_ms, caller=caller)
+        return Seen(
+            epoch=plan.epoch,
+            arm=arm,
+            outcome=reading.outcome,
+            latency_ms=latency_ms,
+            model_ms=reading.model_ms,
+            together=reading.together,
+            label=reading.label,
+            oov_share=reading.oov_share,
+            caller=caller,
+        )
 
     def _note(self, plan: RoutingPlan, reading: Reading | NoReading, seen: Seen) -> None:
         """Hand on what was seen, unless it is about another release, or an older load of it, than the plan means."""
@@ -213,4 +241,6 @@ class Answerer:
             return
         same = now.subject_policy == now.text_policy
         text = visit.cleaned.text if same else self._inputs.clean(visit.text, now.subject_policy).text
-        self._journal.mirror(Mirrored(text=text, plan=now.plan, live_output=getattr(answer, self._form.field)))
+        self._journal.mirror(
+            Mirrored(text=text, plan=now.plan, live_output=getattr(answer, self._form.field), caller=visit.caller)
+        )

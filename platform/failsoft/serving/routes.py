@@ -24,7 +24,7 @@ from failsoft.errors import (
 from failsoft.serving import examples
 from failsoft.serving.api_description import describe, refusals
 from failsoft.serving.bodies import BodyLimit
-from failsoft.serving.messages import MAX_TIMEOUT_MS, Ask
+from failsoft.serving.messages import MAX_ID_CHARS, MAX_TIMEOUT_MS, Ask
 from failsoft.serving.problems import problem_answer
 from failsoft.serving.quick_door import QuickDoor
 from failsoft.serving.steering_routes import ANSWERS, Steers, add_steering
@@ -33,7 +33,7 @@ from failsoft.serving.wire import Wire
 
 _log = logging.getLogger(__name__)
 _PREDICT, _STATUS, _HEALTH = "/v1/predict", "/v1/status", "/healthz"
-_TIMEOUT_HEADER = "X-Request-Timeout-Ms"
+_TIMEOUT_HEADER, _CALLER_HEADER = "X-Request-Timeout-Ms", "X-Caller-Id"
 _DEGRADE, _RESTORE, _PROPOSE = "/v1/degrade", "/v1/restore", "/v1/releases/{name}/propose"
 Guard = Callable[[str | None], None]
 """Raises NotAuthorizedError unless an Authorization header carries the operator's token."""
@@ -108,7 +108,7 @@ def build_routes(
         form=wire.request,
         answer=front.predict,
         refuse=_as_problem,
-        long_way=frozenset({_TIMEOUT_HEADER.lower().encode()}),
+        long_way=frozenset(name.lower().encode() for name in (_TIMEOUT_HEADER, _CALLER_HEADER)),
     )
     app.add_middleware(Turnstile, max_inside=max_requests, paths=[_PREDICT])
     app.add_middleware(BodyLimit, max_bytes=max_body_bytes)  # outside: a body that trickles in takes nobody's place
@@ -130,10 +130,20 @@ _CallerWaitsMs = Annotated[
     Header(alias=_TIMEOUT_HEADER, gt=0.0, le=MAX_TIMEOUT_MS, description="As timeout_ms; the shorter holds."),
 ]
 
+_CallerId = Annotated[
+    str | None,
+    Header(
+        alias=_CALLER_HEADER,
+        min_length=1,
+        max_length=MAX_ID_CHARS,
+        description="As caller, and before it: for a proxy that knows whose request it is.",
+    ),
+]
+
 
 def _add_answers(app: FastAPI, front: Front, wire: Wire) -> None:
-    async def predict(body: Ask, caller_waits_ms: _CallerWaitsMs = None) -> Response:
-        answer = await front.predict(body.within(caller_waits_ms))
+    async def predict(body: Ask, caller_waits_ms: _CallerWaitsMs = None, caller_id: _CallerId = None) -> Response:
+        answer = await front.predict(body.within(caller_waits_ms).asked_by(caller_id))
         return Response(answer.model_dump_json(), media_type="application/json")  # FastAPI would check it all again
 
     predict.__annotations__["body"] = Annotated[wire.request, Body(openapi_examples=dict(wire.request_examples))]

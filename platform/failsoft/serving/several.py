@@ -21,7 +21,14 @@ async def answer_all(answerer: Answerer, request: Ask, *, request_id: str, clock
         key = request.key or f"{request_id}/0"
         (item,) = request.items
         return [
-            await answerer.answer(item, key=key, request_id=request_id, began_s=began_s, timeout_ms=request.timeout_ms)
+            await answerer.answer(
+                item,
+                key=key,
+                request_id=request_id,
+                began_s=began_s,
+                timeout_ms=request.timeout_ms,
+                caller=request.whose,
+            )
         ]
     turns = asyncio.Semaphore(AT_ONCE)
 
@@ -29,7 +36,12 @@ async def answer_all(answerer: Answerer, request: Ask, *, request_id: str, clock
         key = request.key or f"{request_id}/{row}"
         async with turns:
             return await answerer.answer(
-                text, key=key, request_id=request_id, began_s=began_s, timeout_ms=request.timeout_ms
+                text,
+                key=key,
+                request_id=request_id,
+                began_s=began_s,
+                timeout_ms=request.timeout_ms,
+                caller=request.whose,
             )
 
     return await asyncio.gather(*(one(row, text) for row, text in enumerate(request.items)))

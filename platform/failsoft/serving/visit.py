@@ -77,11 +77,23 @@ class Budget:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Whose:
+    """Who asks."""
+
+    key: str
+    """The same one stays with the same model."""
+    request_id: str
+    caller: int | None
+    """Number of whose request it is; None: nobody knows."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Visit:
     """One request on its way."""
 
     key: str
     request_id: str
+    caller: int | None
     now: Situation
     budget: Budget
     arm: Arm
