@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from failsoft.errors import ConfigError, SaturatedError, ServingError
 
@@ -41,7 +41,7 @@ class CoalescerPolicy:
     max_texts: int = 16
     """Texts in one call."""
     max_chars: int = 4_000
-    """Characters in one call, unless one text alone is longer: the batch is as slow as its longest text for all."""
+    """Characters (of instances: how many) in one call, unless one alone has more: the longest makes all of them slow."""
     max_calls: int = 8
     """Calls out at once; texts that come then wait for one to return."""
 
@@ -56,9 +56,9 @@ class CoalescerPolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked(Generic[ReplyT]):
-    """A text that somebody waits for."""
+    """A text or an instance that somebody waits for."""
 
-    text: str
+    text: Any
     reply: asyncio.Future[ReplyT]
 
 
@@ -70,15 +70,17 @@ class Coalescer(Generic[ReplyT]):
         policy: sizes and waits.
         max_held: texts waiting or out; more are refused at once.
         later: calls back after a time; the running loop's own unless given.
+        weigh: how many characters a text has, or what an instance counts for.
     """
 
     def __init__(
         self,
-        call: Callable[[list[str]], Awaitable[Sequence[ReplyT]]],
+        call: Callable[[list[Any]], Awaitable[Sequence[ReplyT]]],
         *,
         policy: CoalescerPolicy | None = None,
         max_held: int = 64,
         later: Later | None = None,
+        weigh: Callable[[Any], int] = len,
     ) -> None:
         if max_held < 1:
             raise ConfigError(f"max_held is {max_held}; at least 1 text must be held to be answered")
@@ -86,6 +88,7 @@ class Coalescer(Generic[ReplyT]):
         self._policy = policy or CoalescerPolicy()
         self._max_held = max_held
         self._later = later
+        self._weigh = weigh
         self._waiting: deque[_Asked[ReplyT]] = deque()
         self._held = 0
         self._timer: Timer | None = None
@@ -101,7 +104,7 @@ class Coalescer(Generic[ReplyT]):
         """Calls that have not come back."""
         return len(self._out)
 
-    async def ask(self, text: str) -> ReplyT:
+    async def ask(self, text: Any) -> ReplyT:
         """The reply to one text; cancelling this leaves the others' call as it is.
 
         Raises:
@@ -155,12 +158,12 @@ class Coalescer(Generic[ReplyT]):
         chars = 0
         while self._waiting and len(batch) < self._policy.max_texts:
             asked = self._waiting[0]
-            chars += len(asked.text)
+            chars += self._weigh(asked.text)
             if batch and chars > self._policy.max_chars:
                 break
             self._waiting.popleft()
             if asked.reply.done():
-                chars -= len(asked.text)
+                chars -= self._weigh(asked.text)
             else:
                 batch.append(asked)
         return batch

@@ -86,10 +86,7 @@ class Gateway:
             mirror=self._mirror,
         )
         self._follower.on_change(self._desk.follow)
-        self._arms = arms = {
-            colour: HandleArm(handle, config.task.kind, max_held=config.gateway.max_model_queue)
-            for colour, handle in ((Colour.BLUE, blue), (Colour.GREEN, green))
-        }
+        self._arms = arms = {Colour.BLUE: self._make_arm(blue), Colour.GREEN: self._make_arm(green)}
         self._answerer = self._make_answerer()
         self._report_refusals()
         self._tasks = [asyncio.create_task(duty, name=name) for name, duty in self._duties().items()]
@@ -97,6 +94,10 @@ class Gateway:
             *(asyncio.create_task(arm.warm_up(within_s=_WARM_UP_S)) for arm in arms.values()),
             asyncio.create_task(self._meet_controller(controller)),
         ]
+
+    def _make_arm(self, handle: DeploymentHandle[Any]) -> HandleArm:
+        task = self._config.task
+        return HandleArm(handle, task.kind, max_held=self._config.gateway.max_model_queue, weigh=task.inputs.weight)
 
     def _make_watch(self) -> Watch:
         policy = stage_policy(self._config.profile)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ray.exceptions import RayError, RayTaskError
@@ -33,6 +33,7 @@ class HandleArm:
         max_held: texts of this gateway that wait for the model or are with it; beyond that they are shed, which says
             nothing about the model.
         together: how texts travel together.
+        weigh: how much of a call's room an item takes; characters unless told otherwise.
     """
 
     def __init__(
@@ -42,10 +43,11 @@ class HandleArm:
         *,
         max_held: int = 64,
         together: CoalescerPolicy | None = None,
+        weigh: Callable[[Any], int] = len,
     ) -> None:
         self._handle = handle
         self._quality = quality
-        self._coalescer = Coalescer(self._ask_all, policy=together, max_held=max_held)
+        self._coalescer = Coalescer(self._ask_all, policy=together, max_held=max_held, weigh=weigh)
         self.starting = True
         """No replica has been found yet. Callers don't wait for that, and it says nothing about the model."""
 
