@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import socket
+import subprocess
+import sys
 
 from rich.console import Console
 
@@ -25,3 +29,21 @@ def test_json_says_of_each_probe_what_came_of_it_and_why() -> None:
     said = _as_json(ILL)
     assert (said["node"], said["host"], said["passed"]) == ("b2", "two/b2", False)
     assert said["findings"][0] == {"probe": "disk", "outcome": "failed", "why": "full", "took_s": 0.0}  # type: ignore[index]  # JSON
+
+
+def test_an_address_where_nobody_answers_ends_in_one_line_that_says_what_to_do() -> None:
+    with socket.socket() as taken:  # bound and not listening: whoever knocks is refused
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ran = subprocess.run(
+            [sys.executable, "-m", "failsoft.cli.main", "preflight", "--address", address],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ,
+        )
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.splitlines() == [
+        f"failsoft: no Ray at {address}: nobody answers there; see: ray status --address {address}, "
+        "or leave --address out for a Ray here"
+    ]

@@ -32,6 +32,7 @@ from failsoft.training.survival.room import NodeRoom
 from train_jobs.build import build_loop
 from train_jobs.config import JobConfig
 from train_jobs.publish import FinishedRun, publish_run
+from train_jobs.remote import look_at_remote
 from train_jobs.result import JobResult
 from train_jobs.supervised import carry_through
 from train_jobs.workload import Workload, prepare
@@ -65,15 +66,27 @@ class HereDriver:
         self._home = Home.find(config.home)
         self._progress = ProgressFile(self._home.run(config.run), clock)
         self._made: tuple[Corpus, Workload] | None = None
+        self._looked = False
 
     def start(self) -> None:
         """Make the run's folder ready, or find it ready.
 
         Raises:
-            FailsoftError: the data can't be read, or the folder is another run's.
+            FailsoftError: the data can't be read, the folder is another run's, or the remote store can't be used.
         """
+        self.look_at_remote()
         self._prepared()
         sweep()
+
+    def look_at_remote(self) -> None:
+        """Once for each process.
+
+        Raises:
+            ConfigError: the remote store that the job names can't be used.
+        """
+        if not self._looked:
+            look_at_remote(self._config, self._clock)
+            self._looked = True
 
     def excluded(self) -> frozenset[str]:
         """Nodes that a preflight finds unfit, now or lately; nobody when none is wanted."""

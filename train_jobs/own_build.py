@@ -51,6 +51,7 @@ class OwnDriver(HereDriver):
 
     def start(self) -> None:
         """Nothing is to be prepared; what an attempt before has left is swept."""
+        self.look_at_remote()
         sweep()
 
     def attempt(self, workers: int, excluded: frozenset[str]) -> str | None:

@@ -12,7 +12,9 @@ import typer
 
 from failsoft.artifacts.home import Home
 from failsoft.cli.app import HomeOption, app, console
+from failsoft.errors import NoRayError
 from failsoft.local_ray import local_ray
+from train_jobs.connect import ray_answers
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -60,13 +62,22 @@ def _connected(address: str | None, threads: int) -> Iterator[None]:
         with local_ray(num_cpus=threads):
             yield
         return
+    if not ray_answers({"RAY_ADDRESS": address}):
+        raise NoRayError(_nobody_at(address, "nobody answers there"))
     import ray
 
-    ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, TimeoutError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise NoRayError(_nobody_at(address, str(error).partition("\n")[0])) from error
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _nobody_at(address: str, why: str) -> str:
+    return f"no Ray at {address}: {why}; see: ray status --address {address}, or leave --address out for a Ray here"
 
 
 def _print(reports: Sequence[NodeReport]) -> None:

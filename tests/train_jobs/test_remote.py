@@ -1,0 +1,59 @@
+"""A remote store that can't be used is refused before any worker starts; a run that is under way goes on without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from failsoft.artifacts.home import Home
+from failsoft.errors import ConfigError
+from failsoft.health.clock import ManualClock
+from failsoft.health.ledger import read_ledger
+from failsoft.training.progress import PositionMark
+from train_jobs.config import JobConfig
+from train_jobs.job import HereDriver
+from train_jobs.remote import look_at_remote
+
+
+def job(home: Path, remote: str | None) -> JobConfig:
+    return JobConfig(home=home, run="r", remote=remote)
+
+
+def begun(home: Path) -> None:
+    with PositionMark(Home.find(home).run("r")).open() as mark:
+        mark(3)
+
+
+def test_a_store_that_can_be_used_is_let_be(tmp_path: Path) -> None:
+    look_at_remote(job(tmp_path, f"file://{tmp_path}/far"), ManualClock())
+    look_at_remote(job(tmp_path, None), ManualClock())
+    assert read_ledger(Home.find(tmp_path).ledger).events == ()
+
+
+@pytest.mark.parametrize(
+    ("remote", "why"), [("foo://bar/baz", "nothing here speaks to foo://bar/baz"), ("bar", "no address")]
+)
+def test_an_address_that_nothing_here_speaks_to_is_refused_also_for_a_run_under_way(
+    tmp_path: Path, remote: str, why: str
+) -> None:
+    begun(tmp_path)
+    with pytest.raises(ConfigError, match=why):
+        look_at_remote(job(tmp_path, remote), ManualClock())
+
+
+def test_a_run_that_has_not_begun_is_refused_a_store_that_it_cannot_write(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    driver = HereDriver(job(tmp_path, f"file://{tmp_path}/file"), ManualClock())
+    with pytest.raises(ConfigError, match=r"/file/r/checkpoints can't be used: .*or train without --remote"):
+        driver.start()
+    assert not (Home.find(tmp_path).run("r") / "prepared").exists()
+
+
+def test_a_run_that_is_under_way_goes_on_without_its_store_and_says_so(tmp_path: Path) -> None:
+    begun(tmp_path)
+    (tmp_path / "file").touch()
+    look_at_remote(job(tmp_path, f"file://{tmp_path}/file"), ManualClock())
+    (said,) = read_ledger(Home.find(tmp_path).ledger).events
+    assert said.kind == "remote_unreachable"
+    assert said.why.endswith("the local checkpoints stand, training goes on")
