@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-import socket
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import ray
 from ray import serve
+from ray.serve import Application
 from ray.serve.config import HTTPOptions, ProxyLocation
 from ray.serve.schema import LoggingConfig
 
@@ -17,9 +19,11 @@ from failsoft.artifacts.home import Home
 from failsoft.errors import ConfigError, ServingError
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.serving.controller import stop_controller
+from failsoft.serving.start_up import check_port, local_url
 from serve_apps.intent_ner import APP_NAME, ServeSettings, build
 
 _QUIET = LoggingConfig(log_level="WARNING", enable_access_log=False)
+_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit): ")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +32,8 @@ class Running:
 
     url: str
     home: Path
+    first_status: dict[str, Any] = field(default_factory=dict)
+    """What a gateway replica said when all were ready."""
 
     def stop(self) -> None:
         """Stop the app, its HTTP server and the rollout controller; Ray itself goes on. Safe to call twice."""
@@ -47,12 +53,13 @@ def start(
         ready_within_s: give up after so long.
 
     Raises:
-        ConfigError: Ray is not initialised, the port is taken, or there is no release to serve.
-        ServingError: the app did not answer in time; what had started is stopped again.
+        ConfigError: Ray is not initialised, a Serve runs in it already, the port is taken, or there is no release.
+        ServingError: a replica can't start, or the app did not answer in time; what had started is stopped again.
     """
     if not ray.is_initialized():
         raise ConfigError("Ray is not running in this process; call ray.init(...) or use failsoft.local_ray first")
-    _refuse_taken_port(host, port)
+    _refuse_running_serve()
+    check_port(host, port)
     logging.getLogger("ray.serve").setLevel(logging.WARNING)  # its progress notes would run into the caller's own
     application = build(settings)
     serve.start(
@@ -60,38 +67,64 @@ def start(
         proxy_location=ProxyLocation.HeadOnly,
         logging_config=_QUIET,
     )
-    running = Running(url=f"http://{host}:{port}", home=Home.find(settings.home).root)
+    running = Running(url=local_url(host, port), home=Home.find(settings.home).root)
     try:
-        serve.run(application, name=APP_NAME, route_prefix="/", logging_config=_QUIET)
-        _wait_until_it_answers(running.url, settings.gateways, SystemClock(), within_s=ready_within_s)
+        _deploy(application)
+        status = _wait_until_it_answers(running.url, settings.gateways, SystemClock(), within_s=ready_within_s)
     except BaseException:  # half an app must not stay; re-raised
         running.stop()
         raise
-    return running
+    return replace(running, first_status=status)
 
 
-def _refuse_taken_port(host: str, port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise ConfigError(f"port {port} on {host} can't be used ({error}); choose another with --port") from error
+def _refuse_running_serve() -> None:
+    """A Serve that runs keeps its own host and port whatever is asked for, and its apps would be stopped with ours."""
+    apps = serve.status().applications
+    if apps:
+        raise ConfigError(
+            f"a Serve already runs in this Ray with the app{'s' if len(apps) > 1 else ''} {', '.join(sorted(apps))}; "
+            "stop it with: serve shutdown; or deploy beside it with: serve run serve_apps:app --name failsoft"
+        )
 
 
-def _wait_until_it_answers(url: str, gateways: int, clock: Clock, *, within_s: float) -> None:
-    """Until every gateway replica has said that it has found its models."""
-    give_up_s, ready = clock.monotonic_s() + within_s, set()
+def _deploy(application: Application) -> None:
+    try:
+        serve.run(application, name=APP_NAME, route_prefix="/", logging_config=_QUIET)
+    except RuntimeError as error:  # Serve's own word for a replica that can't start
+        raise ServingError(f"the app did not start: {_cause() or error}") from error
+
+
+def _cause() -> str | None:
+    """The first deployment's own words on why it does not start; Serve only names the deployments."""
+    app = serve.status().applications.get(APP_NAME)
+    for name, deployment in ({} if app is None else app.deployments).items():
+        found = last_error(deployment.message)
+        if found is not None:
+            return f"{name}: {found}"
+    return None
+
+
+def last_error(message: str) -> str | None:
+    """The last error that a remote traceback names, without where it was; None when it names none."""
+    errors = [line.strip() for line in message.splitlines() if _ERROR.match(line.strip())]
+    return errors[-1].removeprefix("failsoft.errors.") if errors else None
+
+
+def _wait_until_it_answers(url: str, gateways: int, clock: Clock, *, within_s: float) -> dict[str, Any]:
+    """Until every gateway replica has said that it has found its models; what the last of them said."""
+    give_up_s, ready, said = clock.monotonic_s() + within_s, set(), "nothing answers"
     while True:
         try:
-            status = httpx.get(f"{url}/v1/status", timeout=2.0).json()
+            status: dict[str, Any] = httpx.get(f"{url}/v1/status", timeout=2.0).json()
             ready |= set() if status["starting"] else {status["gateway"]}
+            said = f"{len(ready)} of {gateways} gateways are ready"
         except (httpx.HTTPError, ValueError, KeyError):
-            pass  # not yet listening, or Serve's own words
-        if len(ready) >= gateways:
-            return
+            status = {}  # not yet listening, or Serve's own words
+        if len(ready) >= gateways and status:
+            return status
         if clock.monotonic_s() > give_up_s:
             raise ServingError(
-                f"nothing answers at {url} after {within_s:.0f} s; see the logs in /tmp/ray/session_latest/logs/serve"
+                f"{said} at {url} after {within_s:.0f} s; is the machine too busy? The replicas' words are in "
+                "logs/serve of Ray's session"
             )
         clock.sleep_s(0.05)

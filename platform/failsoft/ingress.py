@@ -9,9 +9,11 @@ two ports on loopback and refuse to start when anything else would still stand o
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -53,6 +55,24 @@ class Entry:
     """Why it is this one, where nobody asked for it."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Environment that Ray must find when it is loaded, in every process of the cluster."""
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        """Put the settings into this process's environment for the block. Before Ray is loaded, or it won't see them.
+
+        Raises:
+            ConfigError: there are settings, and this process has loaded Ray.
+        """
+        if self.settings and "ray" in sys.modules:
+            raise ConfigError("Ray was loaded before its ingress was chosen; choose it first, or use the safe one")
+        before = {name: os.environ.get(name) for name in self.settings}
+        os.environ.update(self.settings)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name, None)
+                os.environ.update({} if value is None else {name: value})
 
     def in_words(self) -> str:
         """One line for whoever started it."""

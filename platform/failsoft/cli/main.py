@@ -7,11 +7,13 @@ from rich.text import Text
 
 from failsoft.cli import checkpoints as _checkpoints  # noqa: F401 -- the same
 from failsoft.cli import commands as _commands  # noqa: F401 -- importing it hangs its commands on the app
+from failsoft.cli import gate as _gate  # noqa: F401 -- the same
 from failsoft.cli import letters as _letters  # noqa: F401 -- the same
 from failsoft.cli import plan as _plan  # noqa: F401 -- the same
 from failsoft.cli import preempt as _preempt  # noqa: F401 -- the same
 from failsoft.cli import preflight as _preflight  # noqa: F401 -- the same
 from failsoft.cli import runs as _runs  # noqa: F401 -- the same
+from failsoft.cli import serve as _serve  # noqa: F401 -- the same
 from failsoft.cli import steer as _steer  # noqa: F401 -- the same
 from failsoft.cli import train as _train  # noqa: F401 -- the same
 from failsoft.cli.app import app
