@@ -72,6 +72,7 @@ class World:
     clock: ManualClock = field(default_factory=ManualClock)
     ready: float | None = 1.0
     baseline: float | None = 0.02
+    slots: int = 2
     pushed: list[RoutingPlan] = field(default_factory=list)
     events: list[tuple[str, str]] = field(default_factory=list)
     disk: dict[str, str] = field(default_factory=dict)
@@ -92,6 +93,7 @@ class World:
             around=self,
             rng=random.Random(1),
             release="r1",
+            slots=self.slots,
         )
         self.plans[self.plan.epoch] = self.plan
         return self.rollout

@@ -44,11 +44,15 @@ class ControllerConfig:
     """Serves in the first plan; after that the stored plan rules."""
     profile: str = "production"
     """Name of the stage policy."""
+    slots: int = 2
+    """Model deployments: 2, or 1 for a model too large for two (see ``one_slot.py``)."""
 
     def __post_init__(self) -> None:
         """Refuse a home that means another folder elsewhere, and unknown profiles."""
         if not Path(self.home).is_absolute():
             raise ConfigError(f"home is {self.home}; give an absolute path, the controller runs in another folder")
+        if self.slots not in (1, 2):
+            raise ConfigError(f"slots is {self.slots}; use 2, or 1 for a model too large to be loaded twice")
         stage_policy(self.profile)
 
 
@@ -60,7 +64,7 @@ class Controller:
         look: counts replicas: share of each colour's that are ready; raises whatever it likes when it can't.
     """
 
-    def __init__(self, settings: dict[str, str], look: Look) -> None:
+    def __init__(self, settings: dict[str, Any], look: Look) -> None:
         config = ControllerConfig(**settings)
         home, clock = Home.find(Path(config.home)), SystemClock()
         self._releases = home.releases(clock)
@@ -76,11 +80,12 @@ class Controller:
             around=self._around,
             rng=random.Random(),  # jitter must differ between clusters
             release=config.release,
+            slots=config.slots,
         )
 
-    async def adopt(self, profile: str) -> str:
-        """Judge by another profile; the one in force changes nothing."""
-        self._rollout.adopt(stage_policy(profile))
+    async def adopt(self, profile: str, slots: int | None = None) -> str:
+        """Judge by another profile, and for another number of slots; those in force change nothing."""
+        self._rollout.adopt(stage_policy(profile), slots=slots)
         return self._plan()
 
     async def wait_plan(self, known_epoch: int, timeout_s: float, who: str = "") -> str:

@@ -83,7 +83,7 @@ def start_controller(config: ControllerConfig) -> None:
         ServingError: it did not start or answer; PlanStoreError when the reason is its storage.
     """
     try:
-        ray.get(_handle(config).adopt.remote(config.profile), timeout=_START_S)
+        ray.get(_handle(config).adopt.remote(config.profile, config.slots), timeout=_START_S)
     except GetTimeoutError as error:
         raise ServingError(
             f"the rollout controller did not answer within {_START_S:.0f} s; see: ray list actors"

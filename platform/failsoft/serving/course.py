@@ -12,7 +12,7 @@ from dataclasses import replace
 from failsoft.errors import ConfigError
 from failsoft.health.clock import Clock
 from failsoft.health.monitor import HealthPolicy, armed_policy
-from failsoft.serving import orders, transitions
+from failsoft.serving import one_slot, orders, transitions
 from failsoft.serving.durable import DurablePlan
 from failsoft.serving.evidence import Gatherer, OutcomeBatch
 from failsoft.serving.plan import RoutingPlan, Stage
@@ -107,10 +107,34 @@ class Course:
         """The subject loses all trust; a release on trial that did so too often is given up. Raises as :meth:`go`."""
         state, policy = self.state, self.policy
         trips = state.trips + 1
-        if orders.may_reject(state) and trips >= policy.reject_after:
-            self.go(transitions.rejected(state, why=f"fell {trips} times, now: {why}"))
+        last = trips >= policy.reject_after or state.slots == 1  # in one slot each rest would be the ladder's alone
+        if orders.may_reject(state) and last:
+            self.give_up(f"fell {trips} times, now: {why}" if trips > 1 else f"fell: {why}")
         else:
             self.go(transitions.tripped(state, rest_s=policy.rest.wait_s(trips, self._rng), why=why))
+
+    def propose(self, release: str, why: str) -> None:
+        """Another release begins its way. Raises as :meth:`go` does."""
+        move = one_slot.proposed if self.state.slots == 1 else transitions.proposed
+        self.go(move(self.state, release, self.policy, why=why))
+
+    def give_up(self, why: str) -> None:
+        """The older release takes the subject's place: it stands by, or it is swapped in. Raises as :meth:`go` does."""
+        if self.state.slots == 1:
+            self.go(one_slot.swapped_back(self.state, self.policy, why=why))
+        else:
+            self.go(transitions.rejected(self.state, why=why))
+
+    def fit_to(self, slots: int) -> None:
+        """Go on with so many model deployments; a plan that needs another number of them is made anew. Raises: same."""
+        if self.state.slots == slots:
+            return
+        state = replace(self.state, slots=slots)
+        if slots == 1 and not one_slot.fits(state.plan):
+            self.go(one_slot.moved_in(state, self.policy))
+        else:
+            self.keep(state)
+        self.around.record("slots_changed", f"{slots} model deployments", epoch=self.plan.epoch)
 
     def stand_in_fell(self, why: str) -> None:
         """A stand-in that fell ill leaves its traffic to the ladder; in REJECTED it is what serves, so it falls."""

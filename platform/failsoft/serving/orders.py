@@ -34,8 +34,14 @@ def refuse_bad_proposal(state: RolloutState, release: str) -> None:
 
 
 def may_reject(state: RolloutState) -> bool:
-    """Whether the subject is a release on its first way up, with an older one that serves in its place."""
-    return on_its_way(state) and not state.proven and state.plan.stand_in is not None
+    """Whether the subject is a release on its first way up, with an older one that can serve in its place."""
+    return on_its_way(state) and not state.proven and older_one_at_hand(state)
+
+
+def older_one_at_hand(state: RolloutState) -> bool:
+    """Whether an older release could serve: one that stands in, or, with one slot, one that is kept in host memory."""
+    plan = state.plan
+    return plan.stand_in is not None or (state.slots == 1 and plan.releases.get(plan.subject.other) is not None)
 
 
 def on_its_way(state: RolloutState) -> bool:
@@ -52,7 +58,7 @@ def is_given_up(state: RolloutState, release: str) -> bool:
 def refuse_bad_abort(state: RolloutState, release: str) -> None:
     """Only the subject can be called off, on trial or in service, and only when an older release can serve."""
     _refuse_another(state, release)
-    if state.plan.stand_in is not None:
+    if older_one_at_hand(state):
         return
     if not state.proven:
         raise ConfigError("no older release could serve in its place; to answer by the ladder: failsoft degrade")

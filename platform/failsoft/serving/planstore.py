@@ -34,6 +34,8 @@ class RolloutState:
     """The operator's order that is in force, in words; the same one again changes nothing but its end."""
     held: str = ""
     """Who holds the subject in its stage, and why, in words; empty: it rises by itself."""
+    slots: int = 2
+    """Model deployments that the plan is made for: two colours, or one slot (see ``one_slot.py``)."""
     proven: bool = True
     """The subject has been in SERVING: it is never rejected, it only falls and returns."""
     trips: int = 0
@@ -51,6 +53,7 @@ class RolloutState:
             "since_epoch": self.since_epoch,
             "order": self.order,
             "held": self.held,
+            "slots": self.slots,
             "proven": self.proven,
             "trips": self.trips,
             "rest_s": self.rest_s,

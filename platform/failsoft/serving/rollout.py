@@ -36,6 +36,7 @@ class Rollout:
         around: what to ask and whom to tell.
         rng: jitter of the rest.
         release: serves in the first plan, when none is stored yet.
+        slots: model deployments there are: 2, or 1 for a model too large for two (see ``one_slot.py``).
     """
 
     def __init__(
@@ -47,8 +48,10 @@ class Rollout:
         around: Surroundings,
         rng: random.Random,
         release: str,
+        slots: int = 2,
     ) -> None:
         self._course = Course(clock=clock, policy=policy, store=store, around=around, rng=rng, release=release)
+        self._course.fit_to(slots)
         self._pacer = Pacer(self._course)
         self._quiet_until_s = self._course.now_s
         self._dropped = 0
@@ -58,9 +61,15 @@ class Rollout:
         """The plan that is true now."""
         return self._course.plan
 
-    def adopt(self, policy: StagePolicy) -> None:
-        """Judge by another policy from now on. The same one again changes nothing, and no timer starts anew."""
+    def adopt(self, policy: StagePolicy, *, slots: int | None = None) -> None:
+        """Judge by another policy from now on. The same one again changes nothing, and no timer starts anew.
+
+        Raises:
+            PlanStoreError: another number of slots could not be made durable.
+        """
         self._course.adopt(policy)
+        if slots is not None:
+            self._course.fit_to(slots)
 
     def take(self, batch: OutcomeBatch) -> None:
         """Count what a gateway reports. News from before this stage, or seen before, is dropped and counted."""
@@ -122,7 +131,7 @@ class Rollout:
         if release == self.plan.subject_release and release not in state.rejected:
             return
         orders.refuse_bad_proposal(state, release)
-        course.go(transitions.proposed(state, release, course.policy, why=f"{release} proposed by {by}"))
+        course.propose(release, f"{release} proposed by {by}")
 
     def abort(self, release: str, *, why: str, by: str) -> None:
         """Give a release up, on trial or in service: its share is 0 at once, and the older one, still warm, serves.
@@ -138,7 +147,7 @@ class Rollout:
             return
         orders.refuse_bad_abort(state, release)
         words = "rolled back" if state.proven else "called off"
-        self._course.go(transitions.rejected(state, why=f"{words} by {by}: {why}"))
+        self._course.give_up(f"{words} by {by}: {why}")
 
     def hold(self, release: str, *, why: str, by: str) -> None:
         """Let a release stay in the stage where it is until :meth:`resume`. It still falls when it is ill.
@@ -208,6 +217,7 @@ class Rollout:
             "trips": state.trips,
             "order": state.order,
             "held": state.held,
+            "slots": state.slots,
             "evidence": gather.counts.as_json(),
             "health": {"status": str(verdict.status), "reason": verdict.reason},
             "mirror": {"agree": gather.agree, "compared": gather.compared},

@@ -34,22 +34,25 @@ def tripped(state: RolloutState, *, rest_s: float, why: str) -> RolloutState:
     """The subject falls and rests. In REJECTED the old release falls, which serves: it becomes the subject."""
     state = _without_rejected(state)
     trips = state.trips + 1
-    return _moved(state, Stage.DEGRADED, why, trips=trips, rest_s=rest_s, relapses=trips - 1)
+    return moved(state, Stage.DEGRADED, why, trips=trips, rest_s=rest_s, relapses=trips - 1)
 
 
 def rejected(state: RolloutState, *, why: str) -> RolloutState:
     """The subject, on trial or in service, is given up; the old release, which stands in, goes on. Needs one."""
-    recent = dict(list(state.rejected.items())[1 - _MAX_REJECTED :]) | {state.plan.subject_release: why}
-    return replace(_moved(state, Stage.REJECTED, why), rejected=recent, held="")
+    recent = rejections(state, state.plan.subject_release, why)
+    return replace(moved(state, Stage.REJECTED, why), rejected=recent, held="")
+
+
+def rejections(state: RolloutState, release: str, why: str) -> Mapping[str, str]:
+    """Those that were given up, with one more; of many the oldest are forgotten."""
+    return dict(list(state.rejected.items())[1 - _MAX_REJECTED :]) | {release: why}
 
 
 def to_shadow(state: RolloutState, policy: StagePolicy, *, why: str) -> RolloutState:
     """The rest or an operator's order is over: the subject reads its weights from disk again and gets copies."""
     plan = state.plan
-    loads = _loaded_again(plan, plan.subject)
-    return replace(
-        _moved(state, Stage.SHADOW, why, mirror_share=policy.mirror_share, load_generation=loads), rest_s=0.0
-    )
+    loads = loaded_again(plan, plan.subject)
+    return replace(moved(state, Stage.SHADOW, why, mirror_share=policy.mirror_share, load_generation=loads), rest_s=0.0)
 
 
 def advanced(state: RolloutState, policy: StagePolicy, *, why: str) -> RolloutState:
@@ -57,7 +60,7 @@ def advanced(state: RolloutState, policy: StagePolicy, *, why: str) -> RolloutSt
     to = NEXT[state.plan.stage]
     counts = Counts(on_trial=state.counts.on_trial, stand_in=state.counts.stand_in)
     serves = to is Stage.SERVING
-    after = _moved(state, to, why, share=policy.share_of(to))
+    after = moved(state, to, why, share=policy.share_of(to))
     return replace(after, counts=counts, proven=state.proven or serves, held="" if serves else state.held)
 
 
@@ -72,14 +75,14 @@ def proposed(state: RolloutState, release: str, policy: StagePolicy, *, why: str
     colour = plan.subject.other if takes_over else plan.subject
     stand_in = plan.subject if plan.stage is Stage.SERVING else plan.stand_in
     return replace(
-        _moved(
+        moved(
             state,
             Stage.SHADOW,
             why,
             subject=colour,
             stand_in=stand_in,
             releases={**plan.releases, colour: release},
-            load_generation=_loaded_again(plan, colour),
+            load_generation=loaded_again(plan, colour),
             mirror_share=policy.mirror_share,
             relapses=0,
         ),
@@ -96,13 +99,13 @@ def forced(state: RolloutState, *, for_s: float | None, why: str) -> RolloutStat
     In REJECTED the old release serves, so it is what is held back, and the ladder answers.
     """
     state = _without_rejected(state)
-    after = _moved(state, Stage.DEGRADED, why, forced=True, forced_remaining_s=for_s)
+    after = moved(state, Stage.DEGRADED, why, forced=True, forced_remaining_s=for_s)
     return replace(after, order=why)
 
 
 def unforced(state: RolloutState, *, why: str) -> RolloutState:
     """The order has expired, but a rest from before it is not over."""
-    return _moved(state, Stage.DEGRADED, why)
+    return moved(state, Stage.DEGRADED, why)
 
 
 def renewed(state: RolloutState, *, for_s: float | None) -> RolloutState:
@@ -120,7 +123,7 @@ def renumbered(state: RolloutState) -> RolloutState:
     return replace(state, plan=replace(state.plan, epoch=state.plan.epoch + 1))
 
 
-def _moved(
+def moved(
     state: RolloutState, to: Stage, why: str, *, trips: int | None = None, rest_s: float | None = None, **changes: Any
 ) -> RolloutState:
     """A new stage begins: no share and no copies unless given, no order unless given, and nothing known yet."""
@@ -148,5 +151,6 @@ def _without_rejected(state: RolloutState) -> RolloutState:
     return replace(state, plan=swapped, proven=True, trips=0)
 
 
-def _loaded_again(plan: RoutingPlan, colour: Colour) -> Mapping[Colour, int]:
+def loaded_again(plan: RoutingPlan, colour: Colour) -> Mapping[Colour, int]:
+    """The load generations after a colour was told to read its release again."""
     return {**plan.load_generation, colour: plan.load_generation.get(colour, 0) + 1}
