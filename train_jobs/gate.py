@@ -3,48 +3,115 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
-from failsoft.artifacts.bundle import Bundle
+from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.store import ArtifactStore
-from failsoft.errors import ConfigError, FailsoftError
-from failsoft.health.clock import SystemClock
+from failsoft.errors import ArtifactMissingError, ConfigError, FailsoftError
+from failsoft.health.clock import Clock
+from failsoft.models.narrow import stored_as
 from failsoft.release.candidate import open_release
 from failsoft.release.gates import not_measured
-from failsoft.release.inspect import Watch, gate_bundle
+from failsoft.release.given import Given, Watch, as_given
+from failsoft.release.inspect import gate_bundle
+from failsoft.release.publish import may_compare
+from failsoft.release.replica import Probe
 from failsoft.release.report import GateReport
+from failsoft.release.settings import GateSettings
 from train_jobs.publish import cleaner_of
+from train_jobs.replica import probe_replica
+from train_jobs.served import served_release
+
+SERVED = "served"
+"""As ``--against``: the release that the home's routing plan has in service."""
 
 
-def gate_release(
-    release: str,
-    *,
-    home: Home,
-    traffic: Sequence[str] | None = None,
-    against: str | None = None,
-    watch: Watch = lambda _what: None,
-) -> GateReport:
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """What to judge, and with what."""
+
+    release: str
+    """Name of a published release, or path of a folder."""
+    home: Home
+    """Where published releases lie."""
+    against: str | None = None
+    """Name of the release to be compared with, or ``served``; None: what serves now, if that is known, else none."""
+    traffic: Sequence[str] | None = None
+    """Recent texts of callers, as they came; None judges by validation texts alone."""
+    settings: GateSettings = field(default_factory=GateSettings)
+    probe: Probe | None = probe_replica
+    """Starts a replica; None judges without."""
+
+
+def gate_release(ask: Ask, *, clock: Clock, watch: Watch = lambda _what: None) -> GateReport:
     """The gate report of a release.
 
     Args:
-        release: name of a published release, or path of a folder.
-        home: where published releases lie.
-        traffic: recent texts of callers, as they came; None judges by validation texts alone.
-        against: name of the release that is served now, to be compared with.
+        ask: what to judge.
+        clock: dates waivers.
         watch: told what is measured next.
 
     Raises:
-        ArtifactError: ``against`` can't be opened. What is wrong with ``release`` itself is a failed gate.
+        ConfigError: ``served`` was asked for and nothing serves.
+        ArtifactError: ``against`` can't be opened. What is wrong with the release itself is a failed gate.
+        PlanStoreError: the routing plan can't be read.
     """
-    releases = home.releases(SystemClock())
-    previous = None if against is None else Bundle.of(releases.open(against))
+    releases = ask.home.releases(clock)
+    previous = _reference(ask, clock)
     try:
-        bundle = Bundle.of(releases.open(release)) if _is_published(release, releases) else open_release(Path(release))
-        clean = cleaner_of(bundle)
+        bundle = opened(ask.release, releases)
+        clean, whole = cleaner_of(bundle), whole_of(bundle, releases)
     except FailsoftError as error:
-        return GateReport(release=Path(release).name, results=(not_measured("loads as serving loads it", str(error)),))
-    return gate_bundle(bundle, traffic, previous=previous, clean=clean, watch=watch)
+        absent = not_measured("loads as serving loads it", str(error))
+        return GateReport(release=Path(ask.release).name, results=(absent,))
+    if previous is not None and ask.against is None and not may_compare(bundle, previous):
+        previous = None
+    given = Given(
+        traffic=ask.traffic,
+        previous=None if previous is None or previous.name == bundle.name else previous,
+        clean=clean,
+        previous_clean=cleaner_of(previous) if previous else as_given,
+        whole=whole,
+        probe=ask.probe,
+        policy=ask.settings.policy,
+        waivers=ask.settings.waivers,
+        today=datetime.fromtimestamp(clock.wall_s(), tz=UTC).date(),
+    )
+    return gate_bundle(bundle, given, watch=watch)
+
+
+def opened(release: str, releases: ArtifactStore) -> Bundle:
+    """A published release by its name, or the one in a folder.
+
+    Raises:
+        ArtifactError: it is absent, torn or changed.
+    """
+    return Bundle.of(releases.open(release)) if is_published(release, releases) else open_release(Path(release))
+
+
+def whole_of(bundle: Bundle, releases: ArtifactStore) -> Bundle | None:
+    """The release with the whole weights of a narrow one; None for a whole one, or when it is gone.
+
+    Raises:
+        ArtifactError: the weights can't be read.
+    """
+    source = stored_as(bundle.part(Role.WEIGHTS)).of
+    try:
+        return Bundle.of(releases.open(source)) if source else None
+    except ArtifactMissingError:  # the gate that needs it says so
+        return None
+
+
+def _reference(ask: Ask, clock: Clock) -> Bundle | None:
+    if ask.against not in (None, SERVED):
+        return Bundle.of(ask.home.releases(clock).open(str(ask.against)))
+    served = served_release(ask.home, clock)
+    if served is None and ask.against == SERVED:
+        raise ConfigError(f"nothing serves from {ask.home.root} as far as is stored there; name a release instead")
+    return served
 
 
 def read_traffic(path: Path) -> list[str]:
@@ -63,6 +130,6 @@ def read_traffic(path: Path) -> list[str]:
     return texts
 
 
-def _is_published(release: str, releases: ArtifactStore) -> bool:
+def is_published(release: str, releases: ArtifactStore) -> bool:
     """A name means a published release; whatever holds a slash or begins with a dot, or is none, means a folder."""
     return "/" not in release and release[:1] != "." and (releases.root / release).is_dir()

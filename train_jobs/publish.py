@@ -22,11 +22,14 @@ from failsoft.models.rules import rules_from_corpus
 from failsoft.models.tokens import TextCodec
 from failsoft.release.baseline import latency_of, measure
 from failsoft.release.calibrate import calibration_error, fit_temperature
-from failsoft.release.candidate import ask_as_training, golden_answers
+from failsoft.release.candidate import ask_as_training, golden_answers, ids_as_training
 from failsoft.release.evidence import Evidence, spread_out
-from failsoft.release.inspect import Watch
 from failsoft.release.publish import Publisher, write_quality
+from failsoft.release.replica import Probe
+from failsoft.release.settings import GateSettings, project_settings
 from failsoft.serving.sanitizer import TextPolicy, sanitize
+from train_jobs.replica import probe_replica
+from train_jobs.served import served_release
 
 _GOLDEN = 32
 _TIMED = 100
@@ -56,18 +59,34 @@ def publish_run(
     home: Home,
     clock: Clock,
     name: str | None = None,
-    watch: Watch = lambda _what: None,
+    settings: GateSettings | None = None,
+    probe: Probe | None = probe_replica,
 ) -> Bundle:
     """Make, gate and publish the release of a run.
 
+    Args:
+        finished: what the run hands over.
+        home: where releases lie.
+        clock: dates the release and times its model.
+        name: of the release; None makes one of date and contents.
+        settings: the project's limits; None: those in the home's ``gates.toml``, else the defaults.
+        probe: starts a replica; None judges without.
+
     Raises:
+        ConfigError: the settings can't be read.
         GateError: naming the gates that failed, and where the candidate and its report lie.
         ArtifactError: the name is taken.
     """
-    parts = _Parts(finished=finished, clock=clock, watch=watch)
-    publisher = Publisher(home=home, clock=clock, watch=watch)
+    publisher = Publisher(
+        home=home,
+        clock=clock,
+        settings=settings or project_settings(None, home.root),
+        clean_of=cleaner_of,
+        probe=probe,
+    )
+    parts = _Parts(finished=finished, clock=clock)
     return publisher.publish(
-        parts.write, name=name, provenance=finished.provenance, clean=cleaner(finished.text_policy)
+        parts.write, name=name, provenance=finished.provenance, previous=served_release(home, clock)
     )
 
 
@@ -92,21 +111,17 @@ class _Parts:
 
     finished: FinishedRun
     clock: Clock
-    watch: Watch
 
     def write(self, folder: Path) -> None:
         """Fill a folder."""
         finished = self.finished
-        self.watch("model")
         save_weights(finished.model, folder / Role.WEIGHTS)
         finished.model.config.save(folder / Role.NETWORK)
         finished.codec.save(folder / Role.CODEC)
         finished.labels.save(folder / Role.LABELS)
         (folder / Role.TEXT_POLICY).write_text(finished.text_policy.to_json(), "utf-8")
-        self.watch("fallback")
         GbdtIntent.train(finished.corpus.train).save(folder / Role.GBDT)
         (folder / Role.RULES).write_text(rules_from_corpus(finished.corpus), "utf-8")
-        self.watch("calibration and baseline")
         self._measured(folder)
 
     def _measured(self, folder: Path) -> None:
@@ -118,7 +133,13 @@ class _Parts:
         predictor = IntentNerPredictor(self.finished.model, self.finished.codec, self.finished.labels)
         scores = predictor.predict(texts)
         latency = latency_of(predictor.predict, [texts[n] for n in spread_out(len(texts), _TIMED)], self.clock)
-        baseline = measure(scores, temperature=temperature, intents=evidence.intents, latency=latency)
+        baseline = measure(
+            scores,
+            temperature=temperature,
+            intents=evidence.intents,
+            latency=latency,
+            known_types_fraction=self.finished.codec.type_coverage(texts),
+        )
         (folder / Role.EVAL_TEXTS).write_text(evidence.to_json(), "utf-8")
         write_json(folder, Role.CALIBRATION, Calibration(temperature=temperature))
         write_json(folder, Role.BASELINE, baseline)
@@ -137,5 +158,6 @@ class _Parts:
         labels_B = np.array([finished.labels.intent_index(intent) for intent in intents])
         logits_BC = ask_as_training(finished.model, finished.codec, finished.labels, texts).intent_BC.astype(np.float64)
         temperature = fit_temperature(logits_BC, labels_B)
-        evidence = Evidence(texts=texts, intents=intents, logits_BC=logits_BC, temperature=temperature)
+        ids = ids_as_training(finished.codec, finished.labels, texts)
+        evidence = Evidence(texts=texts, intents=intents, logits_BC=logits_BC, temperature=temperature, ids=ids)
         return evidence, calibration_error(logits_BC, labels_B, temperature)

@@ -69,7 +69,7 @@ def toy_corpus() -> Corpus:
     return Corpus(
         name="toy",
         train=sentences(600, 1),
-        validation=sentences(120, 2),
+        validation=sentences(400, 2),
         test=sentences(50, 3),
         intents=tuple(sorted(NOUNS)),
         slots=("thing",),
@@ -111,7 +111,8 @@ def fill_release(folder: Path, trained: Trained) -> None:
     trained.codec.save(folder / Role.CODEC)
     trained.labels.save(folder / Role.LABELS)
     write_json(folder, Role.CALIBRATION, Calibration(temperature=temperature))
-    write_json(folder, Role.BASELINE, measure(scores, temperature=temperature))
+    known = trained.codec.type_coverage(texts)
+    write_json(folder, Role.BASELINE, measure(scores, temperature=temperature, known_types_fraction=known))
     write_golden(folder, golden_answers(texts, scores, temperature)[:8])
     evidence = Evidence(
         texts=tuple(texts), intents=intents, logits_BC=np.asarray(logits, dtype=np.float64), temperature=temperature

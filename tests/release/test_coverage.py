@@ -8,7 +8,8 @@ import pytest
 from failsoft.demo.waves import glued_emoji, odd_unicode, unknown_words
 from failsoft.models.tokens import TextCodec
 from failsoft.release.coverage import compare_types, coverage_of
-from failsoft.release.gates import GatePolicy, judge_readable, judge_traffic_types
+from failsoft.release.gates import judge_readable, judge_traffic_types
+from failsoft.release.policy import GatePolicy
 from failsoft.release.spread import Bootstrap
 from tests.release.conftest import Trained
 

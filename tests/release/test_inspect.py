@@ -19,6 +19,7 @@ from failsoft.artifacts.store import ArtifactStore
 from failsoft.health.clock import ManualClock
 from failsoft.models.labels import LabelSet
 from failsoft.models.tokens import TextCodec
+from failsoft.release.given import Given
 from failsoft.release.inspect import gate_bundle
 from failsoft.release.policy import GatePolicy
 from failsoft.release.report import GateReport
@@ -38,7 +39,7 @@ def change_weights(release: Bundle, change: Callable[[dict[str, Tensor]], object
 def test_a_healthy_candidate_passes_every_gate(release: Bundle) -> None:
     report = gate_bundle(release)
     assert report.passed, report.in_words()
-    assert len(report.results) == 18
+    assert len(report.results) == 21
 
 
 def test_a_temperature_half_as_large_again_fails_by_entropy_and_by_each_answer(release: Bundle) -> None:
@@ -63,7 +64,7 @@ def test_logits_that_are_scaled_behind_a_fitting_temperature_fail_by_their_std(r
 
 
 def test_a_sanitiser_that_training_did_not_have_is_found(release: Bundle) -> None:
-    names = failed(gate_bundle(release, clean=lambda text: text.replace("e", "ë")))
+    names = failed(gate_bundle(release, Given(clean=lambda text: text.replace("e", "ë"))))
     assert "coverage: known words kept" in names
     assert "coverage: readable validation words" in names
 
@@ -153,29 +154,32 @@ def test_no_golden_inputs_are_not_enough(release: Bundle) -> None:
 
 def test_traffic_is_judged_when_it_is_given(release: Bundle, trained: Trained) -> None:
     clean = [utterance.text for utterance in trained.corpus.validation]
-    assert gate_bundle(release, clean).passed
+    assert gate_bundle(release, Given(traffic=clean)).passed
     emoji = [f"{text} 😀" for text in clean]
-    assert "coverage: readable traffic words" in failed(gate_bundle(release, emoji))
-    assert not gate_bundle(release, []).passed
+    assert "coverage: readable traffic words" in failed(gate_bundle(release, Given(traffic=emoji)))
+    assert not gate_bundle(release, Given(traffic=[])).passed
 
 
 def test_a_release_like_the_served_one_passes_and_a_flatter_one_does_not(
     release: Bundle, tmp_path: Path, trained: Trained
 ) -> None:
     """Over-regularised: all logits closer together, with evidence and calibration of its own that agree with it."""
-    assert gate_bundle(release, previous=release).passed
+    assert gate_bundle(release, Given(previous=release)).passed
     flat = Bundle(name="flat", path=tmp_path / "flat", digest="", meta={})
     flat.path.mkdir()
     fill_release(flat.path, flattened(trained))
     assert gate_bundle(flat).passed
-    assert "logit std not flatter than in release candidate" in failed(gate_bundle(flat, previous=release))
+    assert "logit std not flatter than in release candidate" in failed(gate_bundle(flat, Given(previous=release)))
 
 
 def test_a_release_of_another_task_is_no_reference(release: Bundle, tmp_path: Path) -> None:
     other = Bundle(name="other", path=tmp_path / "other", digest="", meta={})
     copytree(release.path, other.path)
     LabelSet(("a", "b", "c"), ("thing",)).save(other.path / Role.LABELS)
-    assert failed(gate_bundle(release, previous=other)) == {"spread against the served release"}
+    assert failed(gate_bundle(release, Given(previous=other))) == {
+        "spread against the served release",
+        "accuracy against the served release",
+    }
 
 
 def flattened(trained: Trained) -> Trained:
@@ -209,9 +213,10 @@ def test_a_folder_that_is_not_there_fails_with_the_mend(tmp_path: Path) -> None:
 def test_what_is_measured_is_told(release: Bundle) -> None:
     told: list[str] = []
     gate_bundle(release, watch=told.append)
-    assert told == ["finite weights", "coverage", "spread", "worth", "golden inputs", "fallback", "quantization KL"]
+    rest = ["coverage", "spread", "worth", "golden inputs", "fallback", "quantization KL"]
+    assert told == ["finite weights", "size", *rest]
 
 
 def test_stricter_limits_can_be_asked_for(release: Bundle) -> None:
     strict = GatePolicy(min_samples=int(np.iinfo(np.int32).max))
-    assert "logit std as recorded in training" in failed(gate_bundle(release, policy=strict))
+    assert "logit std as recorded in training" in failed(gate_bundle(release, Given(policy=strict)))

@@ -18,7 +18,8 @@ from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.errors import ConfigError, DamagedArtifactError
 from failsoft.release.spread import Answers, Floats, normalised_entropies
 
-_FORMAT = 1
+_FORMATS = (1, 2)
+"""Format 1 had no word numbers."""
 MAX_TEXTS = 1000
 """More texts would make a bundle larger and its gates no sharper."""
 
@@ -32,10 +33,12 @@ class Evidence:
     logits_BC: Floats
     temperature: float
     """The calibration in force when they were recorded."""
+    ids: tuple[tuple[int, ...], ...] | None = None
+    """The word numbers that training made of each text; None in releases that did not record them."""
 
     def __post_init__(self) -> None:
         """Refuse columns of different lengths."""
-        if not len(self.texts) == len(self.intents) == len(self.logits_BC):
+        if not len(self.texts) == len(self.intents) == len(self.logits_BC) == len(self.ids or self.texts):
             raise ConfigError(
                 f"{len(self.texts)} texts, {len(self.intents)} intents, {len(self.logits_BC)} answers; one of each"
             )
@@ -51,11 +54,12 @@ class Evidence:
     def to_json(self) -> str:
         """JSON text for :data:`Role.EVAL_TEXTS`; logits to six significant digits."""
         body = {
-            "format": _FORMAT,
+            "format": _FORMATS[-1],
             "texts": self.texts,
             "intents": self.intents,
             "logits": [[_short(value) for value in row] for row in self.logits_BC.tolist()],
             "temperature": self.temperature,
+            "ids": self.ids,
         }
         return json.dumps(body)
 
@@ -88,14 +92,15 @@ def spread_out(count: int, at_most: int = MAX_TEXTS) -> list[int]:
 
 def _from_json(path: Path) -> Evidence:
     body = json.loads(path.read_text("utf-8"))
-    if body["format"] != _FORMAT:
-        raise ConfigError(f"format is {body['format']}, this code reads {_FORMAT}")
+    if body["format"] not in _FORMATS:
+        raise ConfigError(f"format is {body['format']}, this code reads {_FORMATS[0]} to {_FORMATS[-1]}")
     logits_BC = np.array(body["logits"], dtype=np.float64)
     return Evidence(
         texts=tuple(body["texts"]),
         intents=tuple(body["intents"]),
         logits_BC=logits_BC,
         temperature=float(body["temperature"]),
+        ids=None if body.get("ids") is None else tuple(tuple(row) for row in body["ids"]),
     )
 
 

@@ -119,6 +119,23 @@ def judge_not_flatter(deviation: Deviation, policy: GatePolicy, *, against: str)
     )
 
 
+def judge_entropy_std(deviation: Deviation, policy: GatePolicy, *, against: str) -> GateResult:
+    """Do a retrained model's doubts vary about as much as the served one's?
+
+    Two-sided: doubt spread evenly over all texts (over-regularised) lowers it, answers that are sure or lost raise it.
+    """
+    limit = policy.max_entropy_std_change
+    within = -limit <= deviation.low and deviation.high <= limit
+    return _result(
+        f"entropy std as {against}",
+        passed=deviation.samples >= policy.min_samples and within,
+        value=deviation.value,
+        limit=limit,
+        why=f"entropy std deviates by {_interval(deviation)} from the one {against}, within ±{limit:.0%} needed"
+        + _too_few(deviation.samples, policy),
+    )
+
+
 def judge_same_answers(divergence: Divergence, policy: GatePolicy) -> GateResult:
     """Does serving say what training recorded, text by text? Sharper than the spread, which averages over texts."""
     limit = policy.max_kl

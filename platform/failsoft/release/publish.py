@@ -9,7 +9,7 @@ import json
 import shutil
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,11 @@ from failsoft.errors import FailsoftError
 from failsoft.health.clock import Clock
 from failsoft.models.labels import LabelSet
 from failsoft.release.candidate import Clean
-from failsoft.release.inspect import Watch, as_given, gate_bundle
-from failsoft.release.policy import GatePolicy
+from failsoft.release.given import Given, Watch, as_given
+from failsoft.release.inspect import gate_bundle
+from failsoft.release.replica import Probe
 from failsoft.release.report import GateReport
+from failsoft.release.settings import GateSettings
 
 Fill = Callable[[Path], None]
 """Writes every part of a release but the gate report into a folder."""
@@ -36,7 +38,12 @@ class Publisher:
 
     home: Home
     clock: Clock
-    policy: GatePolicy | None = None
+    settings: GateSettings = field(default_factory=GateSettings)
+    """Limits and waivers of the project."""
+    clean_of: Callable[[Bundle], Clean] = lambda _bundle: as_given
+    """The sanitiser that serving puts before a release: the composition root makes it of the release's own policy."""
+    probe: Probe | None = None
+    """Starts a replica; None: what only a replica can tell is not judged."""
     watch: Watch = lambda _what: None
 
     def publish(
@@ -45,8 +52,8 @@ class Publisher:
         *,
         name: str | None = None,
         provenance: Mapping[str, Any],
-        clean: Clean = as_given,
         previous: Bundle | None = None,
+        whole: Bundle | None = None,
     ) -> Bundle:
         """Fill, gate, publish.
 
@@ -54,8 +61,8 @@ class Publisher:
             fill: writes the parts.
             name: of the release; None makes one of date and contents, such as ``r-20260131-1f0c93ab``.
             provenance: run, data, seeds, versions: small JSON, kept in the manifest.
-            clean: the sanitiser that serving will use with this release.
             previous: the release served now; None: the newest published one. Compared with if its intents are the same.
+            whole: the release whose whole weights a narrow variant has.
 
         Raises:
             GateError: naming the gates that failed, and where candidate and report lie.
@@ -65,11 +72,16 @@ class Publisher:
         previous = previous or newest_release(store)
         candidate = self._fill(fill)
         name = name or self._name_of(candidate)
-        report = self._gate(Bundle(name=name, path=candidate, digest="", meta={}), clean, previous)
+        report = self._gate(Bundle(name=name, path=candidate, digest="", meta={}), previous, whole)
         report.raise_unless_passed(
-            f"The candidate and its report lie in {candidate}; look with: failsoft gate {candidate}"
+            f"The candidate and its report lie in {candidate}; look with: failsoft gate {candidate}, and publish it "
+            f"when that passes with: failsoft release publish {candidate}"
         )
-        meta = {"previous": previous.name if previous else None, "provenance": dict(provenance)}
+        meta = {
+            "previous": previous.name if previous else None,
+            "provenance": dict(provenance),
+            "waived": {result.name: result.waived for result in report.waived},
+        }
         artifact = store.publish(name, lambda aside: _copy_into(candidate, aside), meta=meta)
         shutil.rmtree(candidate)
         return Bundle.of(artifact)
@@ -89,14 +101,19 @@ class Publisher:
         digest = describe(candidate, kind="candidate", created_at_s=now_s, meta={}).digest
         return f"r-{datetime.fromtimestamp(now_s, tz=UTC):%Y%m%d}-{digest.partition(':')[2][:8]}"
 
-    def _gate(self, candidate: Bundle, clean: Clean, previous: Bundle | None) -> GateReport:
-        report = gate_bundle(
-            candidate,
-            previous=previous if previous and may_compare(candidate, previous) else None,
-            clean=clean,
-            policy=self.policy,
-            watch=self.watch,
+    def _gate(self, candidate: Bundle, previous: Bundle | None, whole: Bundle | None) -> GateReport:
+        same = previous if previous and may_compare(candidate, previous) else None
+        given = Given(
+            previous=same,
+            clean=self.clean_of(candidate),
+            previous_clean=self.clean_of(same) if same else as_given,
+            whole=whole,
+            probe=self.probe,
+            policy=self.settings.policy,
+            waivers=self.settings.waivers,
+            today=datetime.fromtimestamp(self.clock.wall_s(), tz=UTC).date(),
         )
+        report = gate_bundle(candidate, given, watch=self.watch)
         (candidate.path / Role.GATE_REPORT).write_text(report.to_json(), "utf-8")
         return report
 

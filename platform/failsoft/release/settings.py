@@ -32,6 +32,8 @@ from failsoft.release.policy import GatePolicy
 from failsoft.release.spread import Bootstrap
 from failsoft.release.waivers import Waiver
 
+FILE_NAME = "gates.toml"
+"""In the root of a home it holds for every release that is made or judged there."""
 _YAML = (".yaml", ".yml")
 
 
@@ -56,6 +58,16 @@ def read_settings(path: Path | None) -> GateSettings:
         return _settings(body)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
+
+
+def project_settings(given: Path | None, root: Path) -> GateSettings:
+    """The settings in the file that was named, else in ``gates.toml`` of the home, else the defaults.
+
+    Raises:
+        ConfigError: as :func:`read_settings`.
+    """
+    own = root / FILE_NAME
+    return read_settings(given or (own if own.exists() else None))
 
 
 def _parsed(path: Path) -> Mapping[str, Any]:
@@ -104,7 +116,8 @@ def _bootstrap(value: object) -> Bootstrap:
         raise ConfigError(f"bootstrap is {value!r}; give a table with rounds, confidence or seed")
     defaults = {known.name: known.default for known in fields(Bootstrap)}
     _refuse_unknown(value, defaults, within="bootstrap.")
-    return Bootstrap(**{name: _limit(f"bootstrap.{name}", value[name], defaults[name]) for name in value})
+    given: dict[str, Any] = {name: _limit(f"bootstrap.{name}", value[name], defaults[name]) for name in value}
+    return Bootstrap(**given)
 
 
 def _waiver(entry: object) -> Waiver:

@@ -1,0 +1,108 @@
+"""``failsoft gate``: judges a release, for people and for CI."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from failsoft.artifacts.home import Home
+from failsoft.cli.app import HomeOption, app, console
+from failsoft.health.clock import SystemClock
+
+if TYPE_CHECKING:
+    from failsoft.release.report import GateReport
+    from failsoft.release.settings import GateSettings
+
+FAILED = 2
+"""Exit code of a release that must not serve."""
+
+AgainstOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Release to compare with, or 'served': the one in service. [dim]Else the one in service, if any.[/dim]"
+    ),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", help="Limits and waivers, TOML or YAML. [dim]Else gates.toml of the home.[/dim]"),
+]
+TrafficOption = Annotated[
+    Path | None, typer.Option(help="File with recent texts of callers, one a line; else validation texts.")
+]
+WaiveOption = Annotated[
+    list[str] | None,
+    typer.Option("--waive", help="'gate name=reason': let this gate fail, and record why. Repeatable."),
+]
+
+
+@app.command()
+def gate(
+    candidate: Annotated[str, typer.Argument(help="Name of a published release, or a folder.")],
+    against: AgainstOption = None,
+    config: ConfigOption = None,
+    traffic: TrafficOption = None,
+    waive: WaiveOption = None,
+    json_: Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - prints it.")] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page to read.")] = None,
+    replica: Annotated[bool, typer.Option(help="Start a replica in a process of its own and have it answer.")] = True,
+    home: HomeOption = None,
+) -> None:
+    """Judge a release before it serves: coverage, spread, quantization, accuracy, skew, a real replica.
+
+    Exit code 0: it passes, or what failed is waived. 2: a gate failed, or could not be measured (also what a mistyped
+    option gives: it never passes). 1: the question can't be answered: limits, traffic or reference can't be read.
+    """
+    from failsoft.release.report import print_report
+    from train_jobs.gate import Ask, gate_release, read_traffic
+    from train_jobs.replica import probe_replica
+
+    found = Home.find(home)
+    ask = Ask(
+        release=candidate,
+        home=found,
+        against=against,
+        traffic=None if traffic is None else read_traffic(traffic),
+        settings=settings_with(config, found, waive),
+        probe=probe_replica if replica else None,
+    )
+    with console.status(f"measuring {candidate}") as line:
+        report = gate_release(ask, clock=SystemClock(), watch=line.update)
+    if json_ == "-":
+        print(report.to_json())  # rich would break long lines
+    else:
+        print_report(report, console)
+    write_report(report, json_=Path(json_) if json_ not in (None, "-") else None, junit=junit, html=html)
+    if not report.passed:
+        raise typer.Exit(code=FAILED)
+
+
+def settings_with(config: Path | None, home: Home, waive: list[str] | None) -> GateSettings:
+    """The project's settings, and the waivers of this one call."""
+    from dataclasses import replace
+
+    from failsoft.release.settings import project_settings
+    from failsoft.release.waivers import Waiver
+
+    settings = project_settings(config, home.root)
+    return replace(settings, waivers=(*settings.waivers, *(Waiver.parse(given) for given in waive or ())))
+
+
+def write_report(report: GateReport, *, json_: Path | None, junit: Path | None, html: Path | None) -> None:
+    """Write the files that were asked for, also when a gate failed: that is when they are read."""
+    from failsoft.artifacts.store import write_durably
+    from failsoft.release.junit import to_junit
+    from failsoft.release.page import to_html
+
+    made: list[tuple[Path | None, Callable[[GateReport], str]]] = [
+        (json_, lambda found: found.to_json()),
+        (junit, to_junit),
+        (html, to_html),
+    ]
+    for path, text_of in made:
+        if path is not None:
+            write_durably(path, text_of(report).encode())
+            typer.echo(f"written: {path}", err=True)

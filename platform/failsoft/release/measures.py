@@ -1,0 +1,87 @@
+"""Single measurements of a loaded release that need more than one line, and what the gates say to them."""
+# B texts, C intents
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from failsoft.artifacts.bundle import Bundle, Role
+from failsoft.models.gbdt import GbdtIntent
+from failsoft.models.labels import LabelSet
+from failsoft.models.predictor import IntentNerPredictor
+from failsoft.models.rules import RulesEngine
+from failsoft.release import gates, replica_gates
+from failsoft.release.baseline import LOW_CONFIDENCE
+from failsoft.release.calibrate import calibration_error
+from failsoft.release.candidate import ids_as_training
+from failsoft.release.edges import EDGE_CASES
+from failsoft.release.evidence import Evidence, read_evidence, spread_out
+from failsoft.release.given import Given
+from failsoft.release.replica import Probe
+from failsoft.release.report import GateResult
+from failsoft.release.spread import Answers, log_probabilities, share_of
+from failsoft.release.worth_gates import judge_accuracy, judge_calibration
+
+_ONLINE = 200
+"""Texts that the replica answers, besides the edge cases; more when a project's ``min_samples`` asks for more."""
+
+
+def worth_results(bundle: Bundle, evidence: Evidence, now: Answers, labels: LabelSet, given: Given) -> list[GateResult]:
+    """Weak answers, calibration as served, and the lead over the release's own fallback trees."""
+    policy, temperature = given.policy, bundle.calibration().temperature
+    log_p_BC = log_probabilities(now.logits_BC, temperature)
+    weak_B = ~(np.exp(log_p_BC.max(axis=1)) >= LOW_CONFIDENCE)
+    labels_B = np.array([labels.intent_index(intent) for intent in evidence.intents])
+    trees = GbdtIntent.load(bundle.part(Role.GBDT))
+    guessed = [trees.predict_one(given.clean(text)) for text in evidence.texts]
+    theirs_B = np.array([g is not None and g.intent == true for g, true in zip(guessed, evidence.intents, strict=True)])
+    right_B = now.logits_BC.argmax(axis=1) == labels_B
+    lead = share_of(right_B.astype(int) - theirs_B.astype(int), policy.bootstrap)
+    error = calibration_error(now.logits_BC, labels_B, temperature)
+    return [
+        gates.judge_weak(share_of(weak_B, policy.bootstrap), policy),
+        judge_calibration(error, len(evidence), policy),
+        gates.judge_against_fallback(lead, policy),
+    ]
+
+
+def accuracy_results(
+    evidence: Evidence, now: Answers, served: Sequence[str], labels: LabelSet, against: str, given: Given
+) -> list[GateResult]:
+    """Right answers of both models to the same texts. Logits that are not finite are no right answer."""
+    finite_B = np.isfinite(now.logits_BC).all(axis=1)
+    said = [labels.intents[best] for best in now.logits_BC.argmax(axis=1).tolist()]
+    right_B = finite_B & np.array([ours == true for ours, true in zip(said, evidence.intents, strict=True)])
+    served_B = np.array([theirs == true for theirs, true in zip(served, evidence.intents, strict=True)])
+    return [judge_accuracy(right_B, served_B, given.policy, against=f"in release {against}")]
+
+
+def fallback_results(bundle: Bundle, texts: Sequence[str]) -> list[GateResult]:
+    """What trees and rules say to cleaned texts."""
+    trees, rules = GbdtIntent.load(bundle.part(Role.GBDT)), RulesEngine.load(bundle.part(Role.RULES))
+    silent = [text for text in texts if not (trees.predict_one(text) or rules.answer(text)).intent]
+    return [gates.judge_fallback(silent, len(texts))]
+
+
+def replica_results(bundle: Bundle, predictor: IntentNerPredictor, given: Given, *, whole: bool) -> list[GateResult]:
+    """The online path, by a real process, against what training recorded; ``whole``: its weights are not narrow."""
+    policy, evidence = given.policy, read_evidence(bundle)
+    places = spread_out(len(evidence), max(_ONLINE, policy.min_samples))
+    texts = [evidence.texts[place] for place in places]
+    ids = evidence.ids or ids_as_training(predictor.codec, predictor.labels, evidence.texts)
+    probe: Probe | None = given.probe
+    if probe is None:
+        return []
+    report = probe(bundle.path, [*texts, *EDGE_CASES])
+    online = report.answers[: len(texts)]
+    logits_BC = evidence.logits_BC[places]
+    intents = [predictor.labels.intents[best] for best in logits_BC.argmax(axis=1).tolist()]
+    results = [
+        replica_gates.judge_replica(report, len(texts) + len(EDGE_CASES), policy),
+        replica_gates.judge_latency(report, policy),
+        replica_gates.judge_same_ids([ids[place] for place in places], online, policy),
+        replica_gates.judge_same_answers(intents, online, policy),
+    ]
+    return [*results, replica_gates.judge_same_logits(logits_BC, online, policy)] if whole else results

@@ -1,0 +1,57 @@
+"""Which release serves now, as the stored routing plan says it: what a new one is compared with, and what is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from failsoft.artifacts.bundle import Bundle
+from failsoft.artifacts.home import Home
+from failsoft.errors import ArtifactError
+from failsoft.health.clock import Clock
+from failsoft.serving.planstore import PlanStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roles:
+    """What the releases of a home are to the plan."""
+
+    served: str | None
+    """Callers get it for the most part; None: no plan was ever stored."""
+    stage: str | None
+    """Of the plan's subject."""
+    on_trial: str | None
+    """The subject, where another one serves."""
+    loaded: frozenset[str]
+    """Every release that a colour has, or is to have, in memory."""
+
+
+def roles_of(home: Home) -> Roles:
+    """As the newest stored plan says.
+
+    Raises:
+        PlanStoreError: what is stored can't be read. That is not the same as no plan.
+    """
+    found = PlanStore(home.serving).load()
+    if found is None:
+        return Roles(served=None, stage=None, on_trial=None, loaded=frozenset())
+    plan = found.state.plan
+    served = plan.release_in_service
+    return Roles(
+        served=served,
+        stage=str(plan.stage),
+        on_trial=plan.subject_release if plan.subject_release != served else None,
+        loaded=frozenset(release for release in plan.releases.values() if release),
+    )
+
+
+def served_release(home: Home, clock: Clock) -> Bundle | None:
+    """The release that serves now, verified; None where no plan is stored, or the release is no longer whole there.
+
+    Raises:
+        PlanStoreError: the plan can't be read.
+    """
+    name = roles_of(home).served
+    try:
+        return None if name is None else Bundle.of(home.releases(clock).open(name))
+    except ArtifactError:  # the newest published one is the reference then
+        return None
