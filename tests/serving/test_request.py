@@ -202,6 +202,13 @@ async def test_an_outcome_carries_the_epoch_under_which_the_call_was_made() -> N
     assert seen.epoch == 41
 
 
+async def test_an_outcome_says_whether_the_text_had_to_be_repaired() -> None:
+    counter = Counter()
+    for text in ("play some jazz", "play\U0001f3b5jazz"):
+        await counter.ask(text)
+    assert [seen.repaired for seen in counter.notes.seen] == [False, True]
+
+
 @given(
     text=st.text(st.characters(exclude_categories=()), max_size=60), start=st.integers(0, 40), length=st.integers(1, 30)
 )

@@ -169,7 +169,8 @@ class Answerer:
             reading = await self._asker.ask(colour, visit.cleaned.text, time)
         else:
             reading = await self._asker.ask_stand_in(plan, colour, visit.cleaned.text, time)
-        self._note(plan, reading, self._seen(plan, visit.arm, reading, since_s=asked_s, caller=visit.caller))
+        seen = self._seen(plan, visit.arm, reading, since_s=asked_s, caller=visit.caller)
+        self._note(plan, reading, replace(seen, repaired=visit.cleaned.verdict is Cleanliness.REPAIRED))
         if isinstance(reading, Reading) and reading.usable:
             return from_model(self._form, visit, reading, now_s=self._clock.monotonic_s())
         return await self._from_previous(visit, reading) or self._from_ladder(visit, why=reading.why, refused=reading)
