@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from failsoft.serving.inputs import Texts as Texts
     from failsoft.serving.plain_rungs import ConstantRung as ConstantRung
     from failsoft.serving.plain_rungs import FunctionRung as FunctionRung
+    from failsoft.serving.publishing import publish_own as publish_own
     from failsoft.serving.quality.classes import Classification as Classification
     from failsoft.serving.quality.intents import IntentsAndEntities as IntentsAndEntities
     from failsoft.serving.quality.numbers import Regression as Regression
     from failsoft.serving.quality.own import OwnConfidence as OwnConfidence
+    from failsoft.serving.quality.own import same_top as same_top
     from failsoft.serving.quality.tags import Tagging as Tagging
     from failsoft.serving.rungs import trees_and_rules as trees_and_rules
     from failsoft.serving.seam import Judged as Judged

@@ -67,7 +67,7 @@ def _release(home: Home, asked: str | None) -> Bundle:
     if newest is None:
         raise ConfigError(
             f"no whole release in {releases.root}; make one with: failsoft train --home {home.root}, or publish your "
-            "own model's files with failsoft.release.own.publish_own"
+            "own model's files with failsoft.serving.publish_own"
         )
     return Bundle.of(newest)
 

@@ -41,7 +41,7 @@ class CoalescerPolicy:
     max_texts: int = 16
     """Texts in one call."""
     max_chars: int = 4_000
-    """Characters (of instances: how many) in one call, unless one alone has more: the longest makes all of them slow."""
+    """Characters (or instances) in one call, unless one alone has more: a batch is as slow as its longest for all."""
     max_calls: int = 8
     """Calls out at once; texts that come then wait for one to return."""
 

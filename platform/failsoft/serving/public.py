@@ -24,6 +24,8 @@ _WHERE = {
     "Tagging": "quality.tags",
     "Texts": "inputs",
     "build_app": "app",
+    "publish_own": "publishing",
+    "same_top": "quality.own",
     "trees_and_rules": "rungs",
 }
 PUBLIC = sorted(_WHERE)

@@ -57,7 +57,7 @@ def checked(judged: Judged) -> Judged:
     try:
         output = as_plain(judged.output)
     except (TypeError, ValueError) as error:
-        return judged._replace(output=None, outcome=Outcome.WEAK, usable=False, reason=str(error))
+        return judged._replace(output=None, outcome=Outcome.WEAK, usable=False, reason=judged.reason or str(error))
     why = "" if 0.0 <= judged.confidence <= 1.0 else f"confidence is {judged.confidence}"
     if output is None:
         why = "no answer"

@@ -33,8 +33,8 @@ Measures = Mapping[str, float]
 class Predictor(Protocol):
     """A loaded model. Lives in a model replica, one thread, one call at a time."""
 
-    def predict(self, batch: Sequence[Any], /) -> Any:
-        """Score a batch: clean texts, or instances as the app's inputs let them through; never empty.
+    def predict(self, batch: Any, /) -> Any:
+        """Score a batch, a list: clean texts, or instances as the app's inputs let them through; never empty.
 
         Returns:
             What the app's :class:`Quality` reads: numpy arrays, or dicts, lists and tuples of them, rows in the order
