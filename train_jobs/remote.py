@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from failsoft.artifacts.address import shown
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.remote_access import access_trouble
 from failsoft.artifacts.remote_place import place_of
@@ -30,14 +31,14 @@ def look_at_remote(config: JobConfig, clock: Clock, *, patience_s: float = 30.0)
     if config.remote is None:
         return
     home = Home.find(config.home)
-    place = place_of(remote_of_run(config.remote, config.run))
-    why = access_trouble(place, patience_s=patience_s)
+    url = remote_of_run(config.remote, config.run)
+    why = access_trouble(lambda: place_of(url), patience_s=patience_s)
     if why is None:
         return
     if PositionMark(home.run(config.run)).read() is None:
         raise ConfigError(
-            f"remote {place.shown} can't be used: {why}; check the address, the network and the credentials that the "
+            f"remote {shown(url)} can't be used: {why}; check the address, the network and the credentials that the "
             "store's library takes from the environment, or train without --remote"
         )
     ledger = Ledger(home.ledger, clock, side=Side.TRAINING, subject=config.run)
-    ledger.record("remote_unreachable", f"{why}; the local checkpoints stand, training goes on", remote=place.shown)
+    ledger.record("remote_unreachable", f"{why}; the local checkpoints stand, training goes on", remote=shown(url))

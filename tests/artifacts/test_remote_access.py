@@ -13,13 +13,13 @@ from failsoft.artifacts.remote_place import Place, place_of
 
 
 def test_a_place_that_can_be_written_is_left_as_it_was_but_made(tmp_path: Path) -> None:
-    assert access_trouble(place_of(f"file://{tmp_path}/a/b")) is None
+    assert access_trouble(lambda: place_of(f"file://{tmp_path}/a/b")) is None
     assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
 def test_a_place_below_a_file_is_trouble_in_words(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    said = access_trouble(place_of(f"file://{tmp_path}/file/run"))
+    said = access_trouble(lambda: place_of(f"file://{tmp_path}/file/run"))
     assert said is not None
     assert "file" in said
 
@@ -44,14 +44,14 @@ Mute.__abstractmethods__ = frozenset()
 def test_a_store_that_never_answers_is_not_waited_for_for_ever() -> None:
     mute = Mute()
     place = Place(filesystem=fs.PyFileSystem(mute), root="bucket/run", shown="mute://bucket/run")
-    assert access_trouble(place, patience_s=0.1) == "no answer within 0.1 s"
+    assert access_trouble(lambda: place, patience_s=0.1) == "no answer within 0.1 s"
     mute.over.set()
 
 
 def test_a_store_that_gives_other_bytes_back_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = place_of(f"file://{tmp_path}/x")
     monkeypatch.setattr("failsoft.artifacts.remote_access._WORDS", _Fickle(b"first"))
-    assert access_trouble(place) == "it gives other bytes back than were written"
+    assert access_trouble(lambda: place) == "it gives other bytes back than were written"
 
 
 class _Fickle(bytes):

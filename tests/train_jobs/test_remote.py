@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from failsoft.artifacts.home import Home
+from failsoft.artifacts.remote_place import Place
 from failsoft.errors import ConfigError
 from failsoft.health.clock import ManualClock
 from failsoft.health.ledger import read_ledger
@@ -57,3 +58,14 @@ def test_a_run_that_is_under_way_goes_on_without_its_store_and_says_so(tmp_path:
     (said,) = read_ledger(Home.find(tmp_path).ledger).events
     assert said.kind == "remote_unreachable"
     assert said.why.endswith("the local checkpoints stand, training goes on")
+
+
+def test_a_library_that_asks_the_store_for_its_place_may_fail_of_it_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_url: str) -> Place:
+        raise OSError("could not resolve\nthe host of the bucket")
+
+    monkeypatch.setattr("train_jobs.remote.place_of", away)
+    with pytest.raises(ConfigError, match="s3://b/r/checkpoints can't be used: OSError: could not resolve the host"):
+        look_at_remote(job(tmp_path, "s3://b"), ManualClock())
