@@ -24,6 +24,15 @@ class Roles:
     loaded: frozenset[str]
     """Every release that a colour has, or is to have, in memory."""
 
+    def in_words(self) -> dict[str, str]:
+        """What each release in use is to the plan."""
+        words = dict.fromkeys(sorted(self.loaded), "loaded, ready to go back to")
+        if self.on_trial is not None:
+            words[self.on_trial] = f"on trial in {self.stage}"
+        if self.served is not None:
+            words[self.served] = "served"
+        return words
+
 
 def roles_of(home: Home) -> Roles:
     """As the newest stored plan says.

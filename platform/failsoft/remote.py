@@ -36,6 +36,10 @@ class GatewayClient:
         """End an operator's force; the model returns through the stages."""
         return self._call("POST", "/v1/restore", {"why": why})
 
+    def propose(self, release: str) -> dict[str, Any]:
+        """Let a release begin its way through the stages; the plan after that."""
+        return self._call("POST", f"/v1/releases/{quote(release, safe='')}/propose")
+
     def rollout(self) -> dict[str, Any]:
         """Where the rollout stands and what it waits for, as the controller knows it."""
         return self._call("GET", "/v1/rollout")

@@ -28,6 +28,8 @@ from failsoft.release.replica import Probe
 from failsoft.release.report import GateReport
 from failsoft.release.settings import GateSettings
 
+PROVENANCE = "provenance.json"
+"""Kept beside the parts too, so that a candidate that failed and is published later still knows where it is from."""
 Fill = Callable[[Path], None]
 """Writes every part of a release but the gate report into a folder."""
 
@@ -71,6 +73,7 @@ class Publisher:
         store = self.home.releases(self.clock)
         previous = previous or newest_release(store)
         candidate = self._fill(fill)
+        (candidate / PROVENANCE).write_text(json.dumps(dict(provenance), indent=1, sort_keys=True), "utf-8")
         name = name or self._name_of(candidate)
         report = self._gate(Bundle(name=name, path=candidate, digest="", meta={}), previous, whole)
         report.raise_unless_passed(

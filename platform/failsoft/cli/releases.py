@@ -1,0 +1,234 @@
+"""``failsoft release``: what is published, what serves, what stays. They parse, wire and print; no logic lives here."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from failsoft.artifacts.home import Home
+from failsoft.cli.app import DEFAULT_URL, HomeOption, UrlOption, WhyOption, console, release_app
+from failsoft.cli.gate import FAILED, AgainstOption, ConfigOption, TrafficOption, WaiveOption, settings_with
+from failsoft.errors import ArtifactMissingError, DamagedArtifactError, GateError
+from failsoft.health.clock import SystemClock
+from failsoft.health.ledger import Ledger, Side
+
+if TYPE_CHECKING:
+    from failsoft.release.shelf import Standing
+
+_Name = Annotated[str, typer.Argument(help="Name of a published release.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_Replica = Annotated[bool, typer.Option(help="Start a replica in a process of its own and have it answer.")]
+_KEEP = 5
+
+
+class _Width(StrEnum):
+    """As the models name them; written here again, since --help loads no torch. A test holds both together."""
+
+    BF16 = "bf16"
+    FP16 = "fp16"
+    INT8 = "int8"
+
+
+@release_app.command()
+def publish(
+    source: Annotated[str, typer.Argument(help="Folder of a candidate; with --width also a published release.")],
+    name: Annotated[str | None, typer.Option(help="Of the release; made of date and contents without it.")] = None,
+    width: Annotated[_Width | None, typer.Option(help="Publish a variant with narrow weights.")] = None,
+    config: ConfigOption = None,
+    waive: WaiveOption = None,
+    replica: _Replica = True,
+    home: HomeOption = None,
+) -> None:
+    """Gate a candidate and publish it, whole and for good. A training run publishes by itself when it ends.
+
+    A narrow variant is a release of its own: it is gated, promoted in stages and rolled back like any other. Exit code
+    2: a gate failed.
+    """
+    from failsoft.models.narrow import Width
+    from train_jobs.replica import probe_replica
+    from train_jobs.republish import Source, republish
+
+    found = Home.find(home)
+    asked = Source(
+        release=source,
+        name=name,
+        width=None if width is None else Width(width.value),
+        settings=settings_with(config, found, waive),
+        probe=probe_replica if replica else None,
+    )
+    try:
+        with console.status(f"judging {source}"):
+            bundle = republish(asked, home=found, clock=SystemClock())
+    except GateError as error:
+        typer.echo(f"failsoft: {error}", err=True)
+        raise typer.Exit(code=FAILED) from error
+    console.print(f"published {bundle.name} ({bundle.digest})", highlight=False, markup=False)
+    console.print(f"next: failsoft release promote {bundle.name}", highlight=False, markup=False)
+
+
+@release_app.command()
+def ls(json_: _Json = False, home: HomeOption = None) -> None:
+    """List releases, and why each of them stays."""
+    from failsoft.cli.release_tables import as_json, listing
+
+    found = Home.find(home)
+    standing = _standings(found, _KEEP)
+    if json_:
+        print(json.dumps(as_json(standing), indent=1))
+    else:
+        console.print(listing(standing, found.releases(SystemClock()).foreign()))
+
+
+@release_app.command()
+def show(name: _Name, json_: _Json = False, home: HomeOption = None) -> None:
+    """Verify a release and show what it says of itself: baseline, provenance, gates, waivers."""
+    from failsoft.artifacts.bundle import Bundle
+    from failsoft.cli.release_tables import details, facts
+    from failsoft.release.publish import stored_report
+    from failsoft.release.report import print_report
+
+    bundle = Bundle.of(Home.find(home).releases(SystemClock()).open(name))
+    report = stored_report(bundle)
+    if json_:
+        print(json.dumps({"release": name} | dict(facts(bundle)) | {"gates": json.loads(report.to_json())}, indent=1))
+        return
+    console.print(details(bundle))
+    print_report(report, console)
+
+
+@release_app.command()
+def promote(
+    name: Annotated[str | None, typer.Argument(help="Name of a release; the newest published one without it.")] = None,
+    when_gated: Annotated[
+        bool, typer.Option("--when-gated", help="Judge it again first, against what serves now; only a pass goes on.")
+    ] = False,
+    against: AgainstOption = None,
+    config: ConfigOption = None,
+    traffic: TrafficOption = None,
+    waive: WaiveOption = None,
+    url: UrlOption = DEFAULT_URL,
+    home: HomeOption = None,
+) -> None:
+    """Let a release begin its way: shadow, canary, ramp. The served one stands by. Exit code 2: a gate failed."""
+    from failsoft.release.report import print_report
+    from failsoft.remote import GatewayClient
+    from train_jobs.gate import Ask, gate_release, read_traffic
+
+    found = Home.find(home)
+    name = name or _newest(found)
+    if when_gated:
+        ask = Ask(
+            release=name,
+            home=found,
+            against=against,
+            traffic=None if traffic is None else read_traffic(traffic),
+            settings=settings_with(config, found, waive),
+        )
+        with console.status(f"judging {name}"):
+            report = gate_release(ask, clock=SystemClock())
+        print_report(report, console)
+        if not report.passed:
+            console.print(f"{name} was not promoted; what serves goes on", highlight=False, markup=False)
+            raise typer.Exit(code=FAILED)
+    plan = GatewayClient(url, token=found.operator_token()).propose(name)
+    console.print(
+        f"{name}: {plan.get('stage')}, plan epoch {plan.get('epoch')}. Watch with: failsoft status",
+        highlight=False,
+        markup=False,
+    )
+
+
+@release_app.command()
+def rollback(why: WhyOption, url: UrlOption = DEFAULT_URL, home: HomeOption = None) -> None:
+    """Give up whichever release is on trial or has just come into service: the one before, still warm, serves at once.
+
+    A change of the plan: nothing is loaded, and no replica starts anew.
+    """
+    import getpass
+
+    from failsoft.remote import GatewayClient
+
+    client, clock = GatewayClient(url, token=Home.find(home).operator_token()), SystemClock()
+    plan = client.status()["plan"]
+    release = str(plan["releases"][plan["subject"]])
+    began_s = clock.monotonic_s()
+    after = client.steer(release, "abort", why=why, by=getpass.getuser())
+    took_ms = (clock.monotonic_s() - began_s) * 1000
+    console.print(
+        f"rolled back from {release} in {took_ms:.0f} ms: {after.get('why')} (plan epoch {after.get('epoch')})",
+        highlight=False,
+        markup=False,
+    )
+
+
+@release_app.command()
+def pin(name: _Name, why: WhyOption, home: HomeOption = None) -> None:
+    """Keep a release, whatever is removed otherwise, until it is unpinned."""
+    from failsoft.release.shelf import Pins
+
+    found = Home.find(home)
+    found.releases(SystemClock()).open(name)
+    Pins(found).pin(name, why)
+    _ledger(found).record("release_pinned", why, release=name)
+    console.print(f"{name} stays until: failsoft release unpin {name}", highlight=False, markup=False)
+
+
+@release_app.command()
+def unpin(name: _Name, home: HomeOption = None) -> None:
+    """Let a pinned release go."""
+    from failsoft.release.shelf import Pins
+
+    found = Home.find(home)
+    Pins(found).unpin(name)
+    _ledger(found).record("release_unpinned", "an operator's order", release=name)
+    console.print(f"{name} is no longer pinned", highlight=False, markup=False)
+
+
+@release_app.command()
+def gc(
+    keep: Annotated[int, typer.Option(help="So many of the newest stay; at least 2.")] = _KEEP,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    home: HomeOption = None,
+) -> None:
+    """Remove old releases; never the served one, what is loaded, what was served before, or what is pinned."""
+    found = Home.find(home)
+    going = [standing for standing in _standings(found, keep) if not standing.kept_for]
+    for standing in going:
+        name = standing.artifact.name
+        if not dry_run:
+            found.releases(SystemClock()).remove(name)
+            _ledger(found).record(
+                "release_removed", f"older than the {keep} newest, and nothing holds it", release=name
+            )
+        said = "would remove" if dry_run else "removed"
+        console.print(f"{said} {name} ({standing.size_bytes / 1e6:.2f} MB)", highlight=False, markup=False)
+    if not going:
+        console.print("nothing to remove", highlight=False, markup=False)
+
+
+def _standings(home: Home, keep: int) -> list[Standing]:
+    """Looks at the plan last: a release that came into use in between is then seen."""
+    from failsoft.release.shelf import Pins, standings
+    from train_jobs.served import roles_of
+
+    releases, pins = home.releases(SystemClock()).listing(), Pins(home).all()
+    return standings(releases, in_use=roles_of(home).in_words(), pins=pins, keep_newest=keep)
+
+
+def _newest(home: Home) -> str:
+    releases = home.releases(SystemClock())
+
+    def damaged(name: str, why: str) -> None:
+        raise DamagedArtifactError(f"the newest release {name} is damaged: {why}; name another one")
+
+    newest = releases.newest(on_damage=damaged)
+    if newest is None:
+        raise ArtifactMissingError(f"no release in {releases.root}; make one with: failsoft train")
+    return newest.name
+
+
+def _ledger(home: Home) -> Ledger:
+    return Ledger(home.ledger, SystemClock(), side=Side.SERVING, subject="releases")
