@@ -12,6 +12,7 @@ from failsoft.cli import letters as _letters  # noqa: F401 -- the same
 from failsoft.cli import plan as _plan  # noqa: F401 -- the same
 from failsoft.cli import preempt as _preempt  # noqa: F401 -- the same
 from failsoft.cli import preflight as _preflight  # noqa: F401 -- the same
+from failsoft.cli import releases as _releases  # noqa: F401 -- the same
 from failsoft.cli import runs as _runs  # noqa: F401 -- the same
 from failsoft.cli import serve as _serve  # noqa: F401 -- the same
 from failsoft.cli import steer as _steer  # noqa: F401 -- the same
