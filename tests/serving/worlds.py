@@ -93,8 +93,8 @@ class World:
             around=self,
             rng=random.Random(1),
             release="r1",
-            slots=self.slots,
         )
+        self.rollout.adopt(self.policy, slots=self.slots)
         self.plans[self.plan.epoch] = self.plan
         return self.rollout
 

@@ -80,8 +80,8 @@ class Controller:
             around=self._around,
             rng=random.Random(),  # jitter must differ between clusters
             release=config.release,
-            slots=config.slots,
         )
+        self._rollout.adopt(stage_policy(config.profile), slots=config.slots)
 
     async def adopt(self, profile: str, slots: int | None = None) -> str:
         """Judge by another profile, and for another number of slots; those in force change nothing."""

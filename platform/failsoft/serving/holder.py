@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from failsoft.serving.plan import Colour, RoutingPlan
 
@@ -64,9 +64,18 @@ class ReleaseHolder(Generic[PredictorT]):
         """Why the newest wish was not fulfilled; None when it was."""
 
     @property
+    def loading(self) -> bool:
+        """The first release is on its way: whoever asks meanwhile learns nothing about any model."""
+        return self.held is None and self._wanted is not None and self.refusal is None
+
+    @property
     def ready(self) -> bool:
-        """Something is loaded, or nothing is wanted."""
-        return self.held is not None or self._wanted is None
+        """Something is loaded or on its way, or nothing is wanted."""
+        return self.held is not None or self._wanted is None or self.loading
+
+    def status(self) -> dict[str, Any]:
+        """For operators."""
+        return {"loading": self.loading, "swap": None}
 
     async def want(self, wanted: Wanted | None) -> None:
         """Have ``wanted`` loaded when this returns, or the old one kept and :attr:`refusal` set.

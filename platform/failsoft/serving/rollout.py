@@ -36,7 +36,6 @@ class Rollout:
         around: what to ask and whom to tell.
         rng: jitter of the rest.
         release: serves in the first plan, when none is stored yet.
-        slots: model deployments there are: 2, or 1 for a model too large for two (see ``one_slot.py``).
     """
 
     def __init__(
@@ -48,10 +47,8 @@ class Rollout:
         around: Surroundings,
         rng: random.Random,
         release: str,
-        slots: int = 2,
     ) -> None:
         self._course = Course(clock=clock, policy=policy, store=store, around=around, rng=rng, release=release)
-        self._course.fit_to(slots)
         self._pacer = Pacer(self._course)
         self._quiet_until_s = self._course.now_s
         self._dropped = 0
@@ -63,6 +60,11 @@ class Rollout:
 
     def adopt(self, policy: StagePolicy, *, slots: int | None = None) -> None:
         """Judge by another policy from now on. The same one again changes nothing, and no timer starts anew.
+
+        Args:
+            policy: when trust is lost and what it takes to return.
+            slots: model deployments there are: 2, or 1 for a model too large for two (see ``one_slot.py``); None: as
+                many as before.
 
         Raises:
             PlanStoreError: another number of slots could not be made durable.
