@@ -80,6 +80,8 @@ def test_a_model_of_another_dtype_takes_no_snapshot_over_and_is_told_what_differ
         wide.run()
     (said,) = told(tmp_path, "snapshot_passed_over")
     assert "0.weight was torch.float32, it is torch.float64 now" in said.why
+    run_of(tmp_path, plan=plan).run()  # as it was before; what it left is still there
+    assert began(tmp_path)[-1] == (12, 3)
 
 
 def test_a_format_that_is_not_known_is_no_snapshot(

@@ -111,17 +111,18 @@ class Succession:
         """
         newest = -1 if checkpoint is None else int(position_of(checkpoint.manifest))
         bring_home(self.refuge, self.ranks, newer_than=newest)
-        notes = [] if self.refuge is None else self.refuge.notes()
+        notes, unfit = [] if self.refuge is None else self.refuge.notes(), False
         for moment in self._common(notes, checkpoint):
             note = next((note for note in notes if note.moment == moment), None)
             held, problem = self._loaded(note)
             problems = [f"rank {rank}: {text}" for rank, text in enumerate(self.ranks.gather(problem)) if text]
             if held is not None and note is not None and not problems:
                 return self._gone_on(held, note)
+            unfit = unfit or (held is not None and bool(problem))
             where = {"snapshot_position": moment.position, "snapshot_step": moment.step}
             self.chronicle.tell("snapshot_passed_over", "; ".join(problems), **where)
-        if self.refuge is not None:
-            self.refuge.keep_only(None)
+        if self.refuge is not None and not unfit:  # what is whole is left for whoever sets the model right again; when
+            self.refuge.keep_only(None)  # this one goes on from disk instead, its first own snapshot takes its place
         return None
 
     def _gone_on(self, held: Held, note: Note) -> Restored:

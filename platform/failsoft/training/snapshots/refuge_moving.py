@@ -1,7 +1,7 @@
 """Brings snapshots in memory of a host to the hosts where their ranks are now.
 
 Ray gives ranks to nodes anew with each group of workers: on two equal nodes it changed their places in one of fourteen
-groups here, spread over them in four. Each rank would then look in vain for what it left on the other node, and the
+groups here, spread over them (SPREAD) in five. Each rank would then look in vain for what it left on the other node, and the
 whole run would go by disk although nothing is lost.
 """
 
