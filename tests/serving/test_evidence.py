@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -90,3 +92,64 @@ def test_arms_are_counted_apart() -> None:
 def test_counts_survive_json() -> None:
     counts = Counts(in_stage=Tally(bad=1, total=2), on_trial=Tally(bad=3, total=9), active_s=4.5)
     assert Counts.of(counts.as_json()) == counts
+
+
+def told(
+    sequence: int, *, noisy: dict[str, int], others: dict[Outcome, int], slow: int = 0, arm: Arm = Arm.SUBJECT
+) -> OutcomeBatch:
+    """A report in which one caller, number 7, is told apart from the others."""
+    whole = Counter(others)
+    whole.update({Outcome(name): count for name, count in noisy.items() if name not in ("slow", "timed")})
+    return OutcomeBatch(
+        gateway="g1",
+        sequence=sequence,
+        epoch=1,
+        arm=arm,
+        mirrored=False,
+        outcomes=dict(whole),
+        slow=slow + noisy.get("slow", 0),
+        timed=sum(others.values()) + noisy.get("timed", 0),
+        callers={7: noisy},
+    )
+
+
+def test_one_callers_bad_wave_over_all_gateways_is_taken_out_of_windows_and_tallies() -> None:
+    found = gatherer()
+    for number in range(1, 60):
+        found.add(told(number, noisy={"weak": 5, "slow": 5, "timed": 5}, others={Outcome.GOOD: 5}), number / 10)
+        assert found.subject.verdict().status is not Status.DEGRADED
+    assert found.subject.apart == {7}
+    assert found.counts.in_stage.bad == 0, "what it brought before it was set apart is taken back"
+    assert found.counts.in_stage.total == 59 * 5
+
+
+def test_a_model_that_is_broken_for_all_trips_though_one_caller_brings_half() -> None:
+    found = gatherer()
+    for number in range(1, 12):
+        found.add(told(number, noisy={"weak": 5}, others={Outcome.WEAK: 5}), number / 10)
+    assert found.subject.verdict().status is Status.DEGRADED
+    assert found.counts.in_stage.bad == 110
+
+
+def test_slow_answers_of_quiet_gateways_together_trip_each_arm_by_itself() -> None:
+    found = gatherer()
+    for number in range(1, 20):
+        found.add(told(number, noisy={}, others={Outcome.GOOD: 5}, slow=4), number / 10)
+        found.add(told(number, noisy={}, others={Outcome.GOOD: 5}, arm=Arm.STAND_IN), number / 10)
+    assert found.subject.verdict().reason.startswith("latency: ")
+    assert found.stand_in.verdict().status is Status.HEALTHY
+
+
+@given(COUNTS, COUNTS)
+def test_what_callers_brought_and_what_the_others_brought_is_all_there_is(
+    noisy: dict[Outcome, int], others: dict[Outcome, int]
+) -> None:
+    report = told(1, noisy={str(outcome): count for outcome, count in noisy.items()}, others=others)
+    assert Counter(report.part(7)) + Counter(report.without([7])) == +Counter(report.outcomes)
+    assert OutcomeBatch.of(report.as_json()) == report
+
+
+@pytest.mark.parametrize("wrong", [{"slow": 3, "timed": 2}, {"callers": {7: {"weak": -1}}}, {"slow": -1}])
+def test_impossible_parts_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="impossible"):
+        replace(batch(1, {Outcome.GOOD: 5}), **wrong)

@@ -84,3 +84,45 @@ def test_a_controller_that_stays_away_costs_a_bounded_amount_of_memory() -> None
 def test_a_buffer_that_could_hold_nothing_is_refused() -> None:
     with pytest.raises(ConfigError, match="max_unsent is 0"):
         OutcomeBuffer("g1", max_unsent=0)
+
+
+def of(caller: int | None, outcome: Outcome = Outcome.GOOD) -> Seen:
+    return Seen(epoch=1, arm=Arm.SUBJECT, outcome=outcome, latency_ms=2.0, caller=caller)
+
+
+def test_only_callers_who_brought_something_bad_lately_are_reported_apart() -> None:
+    buffer = OutcomeBuffer("g1")
+    for call in (of(1), of(2, Outcome.WEAK), of(2), of(None, Outcome.WEAK)):
+        buffer.record(call)
+    buffer.record(of(3), slow=True)
+    (batch,) = buffer.pending()
+    assert {caller: batch.part(caller) for caller in batch.callers} == {
+        2: {Outcome.WEAK: 1, Outcome.GOOD: 1},
+        3: {Outcome.GOOD: 1},
+    }
+    assert batch.without(batch.callers) == {Outcome.GOOD: 1, Outcome.WEAK: 1}
+    assert (batch.slow, batch.timed) == (1, 1)
+    assert batch.timed_calls() == {(True, 3): 1}
+
+
+def test_a_caller_is_told_apart_also_in_the_reports_after_its_bad_ones() -> None:
+    buffer = OutcomeBuffer("g1")
+    buffer.record(of(2, Outcome.WEAK))
+    buffer.arrived(buffer.pending())
+    buffer.record(of(2))
+    (batch,) = buffer.pending()
+    assert batch.part(2) == {Outcome.GOOD: 1}
+
+
+def test_however_many_callers_go_bad_a_report_stays_small() -> None:
+    buffer = OutcomeBuffer("g1")
+    apart: set[int] = set()
+    for outcome in (Outcome.WEAK, Outcome.GOOD, Outcome.SHED):
+        for caller in range(1000):
+            buffer.record(of(caller, outcome))
+        batches = buffer.pending()
+        apart = set(batches[0].callers)
+        assert len(apart) <= 16
+        assert sum(batches[0].outcomes.values()) == 1000
+        buffer.arrived(batches)
+    assert apart == set(range(984, 1000)), "load that is shed is nobody's fault"

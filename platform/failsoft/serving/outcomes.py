@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from failsoft.errors import ConfigError
+from failsoft.health.monitor import BAD
 from failsoft.health.window import Outcome
 from failsoft.serving.batch import SLOW, TIMED, OutcomeBatch
 from failsoft.serving.plan import Arm
@@ -104,7 +105,7 @@ class OutcomeBuffer:
         tally = self._tallies.get((seen.epoch, seen.arm, seen.mirrored))
         if tally is None:
             tally = self._tallies[seen.epoch, seen.arm, seen.mirrored] = _Tally()
-        if seen.caller is not None and (slow or seen.outcome is not Outcome.GOOD):
+        if seen.caller is not None and (slow or (seen.outcome is not Outcome.GOOD and seen.outcome in BAD)):
             self._note(seen.caller)
         tally.add(seen, slow=slow, apart=bool(self._noted) and seen.caller in self._noted)
         if self.on_record is not None:
@@ -115,7 +116,10 @@ class OutcomeBuffer:
         self._noted.pop(caller, None)
         self._noted[caller] = None
         if len(self._noted) > _MAX_NOTED:
-            self._noted.pop(next(iter(self._noted)))
+            forgotten = next(iter(self._noted))
+            del self._noted[forgotten]
+            for tally in self._tallies.values():
+                tally.callers.pop(forgotten, None)
 
     def pending(self) -> tuple[OutcomeBatch, ...]:
         """Every report that is due, oldest first; the same ones again until :meth:`arrived`."""
