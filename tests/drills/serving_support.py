@@ -7,7 +7,7 @@ import itertools
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,8 +36,10 @@ class Traffic:
     """Sends texts at a steady rate from its own thread (open loop), and keeps every reply. Status 0: no answer."""
 
     url: str
-    texts: list[str]
+    texts: Sequence[Any]
+    """Or instances; sent one after the other, over and over."""
     rate_hz: float = 40.0
+    field_name: str = "text"
     replies: list[Reply] = field(default_factory=list)
 
     def __enter__(self) -> Traffic:
@@ -67,10 +69,10 @@ class Traffic:
                 due_s += 1.0 / self.rate_hz
                 await asyncio.sleep(max(0.0, due_s - time.monotonic()))
 
-    async def _ask(self, client: httpx.AsyncClient, text: str) -> None:
+    async def _ask(self, client: httpx.AsyncClient, text: Any) -> None:
         sent_s = time.monotonic()
         try:
-            response = await client.post("/v1/predict", json={"text": text})
+            response = await client.post("/v1/predict", json={self.field_name: text})
             status, body = response.status_code, response.json()
         except (httpx.HTTPError, ValueError) as error:
             status, body = 0, {"error": repr(error)}
