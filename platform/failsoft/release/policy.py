@@ -74,8 +74,9 @@ class GatePolicy:
     """How far a golden input's confidence may move; another machine's arithmetic moves the sixth digit."""
     widths: tuple[Width, ...] = tuple(Width)
     """Narrow variants that are made and measured; a project that serves only whole weights may leave some out."""
-    accuracy_margin: float = 0.03
-    """How much worse than the served release's the accuracy may be; the always-valid bound must lie below it."""
+    accuracy_margin: float = 0.04
+    """How much worse than the served release's the accuracy may be; the always-valid bound must lie below it. Two equal
+    models that differ on 1 % of 1,000 texts either way pass nearly always; with 0.03 a quarter of them is undecided."""
     accuracy_alpha: float = 0.05
     """Chance that this comparison passes a release which is worse by more than the margin."""
     max_calibration_error: float = 0.05
