@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +188,20 @@ def test_a_run_without_a_record_is_told_how_to_keep_one(tmp_path: Path) -> None:
     left_by_a_run(tmp_path, ended=True)
     done = CliRunner().invoke(app, ["verify", "first", "--home", str(tmp_path)])
     assert "--record-consumed" in str(done.exception)
+
+
+def test_snapshots_that_nobody_comes_for_are_shown_and_given_back_on_demand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAILSOFT_HOST_MEMORY", str(tmp_path / "memory"))
+    left_by_a_run(tmp_path, ended=False)
+    (tmp_path / "runs" / "first" / "host_memory.key").write_text("ab")
+    folder = tmp_path / "memory" / f"failsoft-{os.getuid()}" / "ab" / "rank-0000-of-0001"
+    folder.mkdir(parents=True)
+    (folder / "body-1").write_bytes(bytes(3_000_000))
+    shown = " ".join(failsoft(tmp_path, "runs").split())
+    assert "3 MB of snapshots of run first lie in memory" in shown
+    assert "failsoft runs --sweep" in shown
+    assert "3 MB of left-over snapshots are given back" in failsoft(tmp_path, "runs", "--sweep")
+    assert not folder.exists()
+    assert "lie in memory" not in failsoft(tmp_path, "runs")

@@ -26,12 +26,18 @@ _LAST_EVENTS = 12
 def runs(
     run: Annotated[str | None, typer.Argument(help="Name of one run, to see all of it.")] = None,
     json_: JsonOption = False,
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="Give memory back that runs without a driver have left on this host.")
+    ] = False,
     home: HomeOption = None,
 ) -> None:
     """List the training runs: where each stands, what it went through, how old its last word is."""
     from failsoft.training.accounting.whereabouts import all_whereabouts, whereabouts
 
     place, now_s = Home.find(home), SystemClock().wall_s()
+    if sweep:
+        _sweep(place, now_s)
+        return
     events = read_ledger(place.ledger).events
     if run is None:
         looks = all_whereabouts(place.runs, events, now_s=now_s)
@@ -41,6 +47,7 @@ def runs(
             console.print(
                 tables.runs(looks) if looks else escape(f"no runs in {place.runs}; start one with: failsoft train")
             )
+            _tell_left_over(place, now_s)
         return
     look = whereabouts(_folder(place, run), events, now_s=now_s)
     if json_:
@@ -128,6 +135,24 @@ def verify(
         )
     if not found.sound:
         raise typer.Exit(code=2)
+
+
+def _tell_left_over(place: Home, now_s: float) -> None:
+    """What lies in memory of this host with nobody who drives the run."""
+    from failsoft.training.snapshots.leftovers import in_words, left_over
+
+    going = [one for one in left_over(place.runs, now_s) if one.may_go]
+    for one in going:
+        console.print(in_words(one), markup=False, highlight=False)
+    if going:
+        console.print("to give it back: failsoft runs --sweep (a run then goes on from its last checkpoint on disk)")
+
+
+def _sweep(place: Home, now_s: float) -> None:
+    from failsoft.training.snapshots.leftovers import left_over, sweep
+
+    given_back = sweep(left_over(place.runs, now_s))
+    console.print(f"{given_back / 1e6:.0f} MB of left-over snapshots are given back", highlight=False)
 
 
 def _of(run: str, events: Iterable[Event]) -> list[Event]:

@@ -33,7 +33,12 @@ class RaySettings:
     excluded: frozenset[str] = frozenset()
     """Ids of nodes (hex) that get no worker: they failed a test, or do not answer."""
     immediate_retries: int = 1
-    """Restarts of the worker group by Ray itself, at once; later failures go to the supervisor, which waits."""
+    """Restarts of the worker group by Ray itself, at once; later failures go to the supervisor, which waits.
+
+    This one has no preflight: a look at the nodes loads torch for the all-reduce, two seconds here, and most deaths are
+    of a process, not of a machine. Where the machine is ill, it costs this one retry: before the supervisor's next
+    attempt all nodes are looked at.
+    """
     spares: SparePolicy = field(default_factory=SparePolicy)
     """Processes that stand by, warm, to be the workers of the next restart."""
     fabric: FabricConfig = field(default_factory=FabricConfig)

@@ -183,7 +183,9 @@ class RefugeFolder:
         for folder in self._top.glob("*/rank-*"):
             if folder == self.path:
                 continue
-            if (folder.parent == self._run or now_s - _touched_s(folder) > orphan_after_s) and _removed(folder):
+            if (folder.parent == self._run or now_s - touched_s(folder) > orphan_after_s) and remove_unless_held(
+                folder
+            ):
                 gone.append(folder)
         return gone
 
@@ -216,8 +218,8 @@ def _locked(handle: int) -> bool:
     return True
 
 
-def _removed(folder: Path) -> bool:
-    """Remove it unless a process holds it."""
+def remove_unless_held(folder: Path) -> bool:
+    """Remove a rank's folder unless a process holds it; returns whether it is gone."""
     try:
         handle = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
     except OSError:
@@ -233,8 +235,8 @@ def _removed(folder: Path) -> bool:
     return True
 
 
-def _touched_s(folder: Path) -> float:
-    """When anything in it changed last; far ahead for what went meanwhile."""
+def touched_s(folder: Path) -> float:
+    """Wall time of its file system when anything in a rank's folder changed last; far ahead for what went meanwhile."""
     try:
         return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
     except OSError:
