@@ -21,6 +21,42 @@ _Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Found:
+    """What the scores of a batch say, as plain lists with a row for each text."""
+
+    counts: list[int]
+    best: list[list[int]]
+    """The most probable tag of each token."""
+    sure: list[list[float]]
+    """Its probability."""
+    confidences: list[float]
+    """Geometric mean of these over a text's tokens; not finite where its scores are not."""
+    entropies: list[float]
+    """Mean over a text's tokens, as a fraction of the largest possible."""
+
+    @classmethod
+    def of(cls, logits_BTS: _Float, counts_B: NDArray[np.int64]) -> _Found:
+        """Judge all tokens at once; padding counts for nothing, whatever it holds."""
+        token_BT = np.arange(logits_BTS.shape[1]) < counts_B[:, np.newaxis]
+        logits_BTS = np.where(token_BT[:, :, np.newaxis], logits_BTS, 0.0)
+        log_BTS = logits_BTS - logits_BTS.max(axis=2, initial=-np.inf, keepdims=True)
+        log_BTS -= np.log(np.exp(log_BTS).sum(axis=2, keepdims=True))
+        probability_BTS, top_BT = np.exp(log_BTS), log_BTS.max(axis=2, initial=-np.inf)
+        entropy_BT = -np.where(probability_BTS > 0.0, probability_BTS * log_BTS, 0.0).sum(axis=2)
+        several_B = np.maximum(counts_B, 1)
+        bad_B = ~np.isfinite(logits_BTS).all(axis=(1, 2))
+        confidence_B = np.exp(np.where(token_BT, top_BT, 0.0).sum(axis=1) / several_B)
+        entropy_B = np.where(token_BT, entropy_BT, 0.0).sum(axis=1) / several_B / math.log(logits_BTS.shape[2])
+        return cls(
+            counts=counts_B.tolist(),
+            best=log_BTS.argmax(axis=2).tolist(),
+            sure=np.exp(top_BT).tolist(),
+            confidences=np.where(bad_B, np.nan, confidence_B).tolist(),
+            entropies=entropy_B.tolist(),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tagging(Quality):
     """The tags of a text are the output; where tokens have places, BIO tags make named pieces of it, too.
 
@@ -54,29 +90,29 @@ class Tagging(Quality):
             return [unusable(f"scores are no tags of {rows} texts with {len(self.labels)} labels")] * rows
         if not 0.0 < temperature < math.inf:
             return [unusable(f"the release's temperature is {temperature}")] * rows
-        places = given.get("offsets") or [None] * rows
-        each = zip(logits_BTS / temperature, counts_B, places, strict=False)
-        judged = [self._judged(logits_TS[:count], offsets) for logits_TS, count, offsets in each]
-        return judged + [unusable("the model left it out")] * (rows - len(judged))
+        with np.errstate(invalid="ignore"):  # rows that are not finite are found, not warned of
+            found = _Found.of(logits_BTS / temperature, np.minimum(counts_B, logits_BTS.shape[1]))
+        places = list(given.get("offsets") or ())[:rows]
+        places += [None] * (rows - len(places))
+        return [self._judged(found, row, offsets) for row, offsets in enumerate(places)]
 
-    def _judged(self, logits_TS: _Float, offsets: Sequence[tuple[int, int]] | None) -> Judged:
-        if not logits_TS.size or not np.isfinite(logits_TS).all():
-            return unusable("no token was scored" if not logits_TS.size else "scores that are not finite")
-        log_TS = logits_TS - logits_TS.max(axis=1, keepdims=True)
-        log_TS = log_TS - np.log(np.exp(log_TS).sum(axis=1, keepdims=True))
-        entropy = float(-(np.exp(log_TS) * log_TS).sum(axis=1).mean()) / math.log(len(self.labels))
-        fault = f"entropy {entropy:.2f} is above {self.max_entropy:.2f}" if not entropy <= self.max_entropy else ""
-        best_T = log_TS.argmax(axis=1)
-        tags = [self.labels[best] for best in best_T.tolist()]
-        sure_T = np.exp(log_TS.max(axis=1)).tolist()
-        confidence = float(np.exp(log_TS.max(axis=1).mean()))
-        judged = self.limits.judged(tags, confidence, fault=fault)
-        return judged._replace(entities=tuple(self._entities(tags, sure_T, offsets))) if judged.usable else judged
+    def _judged(self, found: _Found, row: int, offsets: Sequence[tuple[int, int]] | None) -> Judged:
+        count, entropy = found.counts[row], found.entropies[row]
+        if not count:
+            return unusable("no token was scored")
+        if not math.isfinite(found.confidences[row]):
+            return unusable("scores that are not finite")
+        fault = "" if entropy <= self.max_entropy else f"entropy {entropy:.2f} is above {self.max_entropy:.2f}"
+        tags = [self.labels[best] for best in found.best[row][:count]]
+        judged = self.limits.judged(tags, found.confidences[row], fault=fault)
+        if offsets is None or not judged.usable:
+            return judged
+        return judged._replace(entities=tuple(self._entities(tags, found.sure[row], offsets)))
 
     def _entities(
-        self, tags: Sequence[str], sure: Sequence[float], offsets: Sequence[tuple[int, int]] | None
+        self, tags: Sequence[str], sure: Sequence[float], offsets: Sequence[tuple[int, int]]
     ) -> Iterator[Entity]:
-        if offsets is None or len(offsets) < len(tags):
+        if len(offsets) < len(tags):
             return
         for first, last, slot in pieces(tags):
             start, end, least = offsets[first][0], offsets[last][1], min(sure[first : last + 1])
@@ -97,8 +133,8 @@ def pieces(tags: Sequence[str]) -> Iterator[tuple[int, int, str]]:
             first, name = place, slot
 
 
-def _counts(given: Any, rows: int) -> list[int] | None:
+def _counts(given: Any, rows: int) -> NDArray[np.int64] | None:
     counts_B = numbers(given, rows=rows, ndim=1)
     if counts_B is None or not (np.isfinite(counts_B) & (counts_B >= 0.0)).all():
         return None
-    return [int(count) for count in counts_B.tolist()]
+    return counts_B.astype(np.int64)
