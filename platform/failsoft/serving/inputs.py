@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -60,11 +61,7 @@ class Texts:
 
     def policy_of(self, bundle: Bundle) -> TextPolicy:
         """See :class:`Inputs`."""
-        if self.policy is not None:
-            return self.policy
-        if not bundle.has(Role.TEXT_POLICY):
-            return TextPolicy()
-        return TextPolicy.from_json(bundle.part(Role.TEXT_POLICY).read_text("utf-8"))
+        return self.policy or _policy_in(bundle)
 
     def clean(self, item: Any, policy: TextPolicy | None) -> Cleaned:
         """See :class:`Inputs`."""
@@ -73,6 +70,12 @@ class Texts:
     def weight(self, item: Any) -> int:
         """Its characters."""
         return len(item)
+
+
+def _policy_in(bundle: Bundle) -> TextPolicy:
+    if not bundle.has(Role.TEXT_POLICY):
+        return TextPolicy()
+    return TextPolicy.from_json(bundle.part(Role.TEXT_POLICY).read_text("utf-8"))
 
 
 def no_number_is_missing(instance: Any) -> str | None:
@@ -97,6 +100,8 @@ class Instances:
     unreadable: Unreadable = no_number_is_missing
     """Says why an instance that fits the schema is hopeless all the same: the fallback answers it, and it is not held
     against the model."""
+    text_fields: tuple[str, ...] = ()
+    """Fields of an instance that are texts and go through the sanitizer; one that is hopeless makes the instance so."""
     max_items: int = MAX_TEXTS
     """Instances in one request."""
     odd: Sequence[Any] = (None, "", 0, [], {})
@@ -116,21 +121,43 @@ class Instances:
         """See :class:`Inputs`."""
         return _request_of(ByIdentity(self.schema), self.max_items)
 
-    def policy_of(self, _bundle: Bundle) -> None:
-        """There is none."""
-        return
+    def policy_of(self, bundle: Bundle) -> TextPolicy | None:
+        """None without text fields."""
+        return _policy_in(bundle) if self.text_fields else None
 
-    def clean(self, item: Any, _policy: TextPolicy | None) -> Cleaned:
-        """As it came. One that can't be judged is hopeless: better a fallback than a model asked nonsense."""
+    def clean(self, item: Any, policy: TextPolicy | None) -> Cleaned:
+        """As it came, its text fields cleaned.
+
+        One that can't be judged is hopeless: better a fallback than a model asked nonsense.
+        """
         try:
             why = self.unreadable(item)
         except Exception:  # noqa: BLE001 -- anybody's check; its caller gets an answer whatever it does
             why = "the check of the instance failed"
-        return Cleaned(text=item, verdict=Cleanliness.CLEAN if why is None else Cleanliness.HOPELESS)
+        cleaned = Cleaned(text=item, verdict=Cleanliness.CLEAN if why is None else Cleanliness.HOPELESS)
+        return self._with_clean_texts(cleaned, policy) if self.text_fields else cleaned
+
+    def _with_clean_texts(self, cleaned: Cleaned, policy: TextPolicy | None) -> Cleaned:
+        item: Any = cleaned.text
+        if not isinstance(item, Mapping):
+            return cleaned
+        named = {name: item[name] for name in self.text_fields if isinstance(item.get(name), str)}
+        found = {name: sanitize(text, policy or TextPolicy()) for name, text in named.items()}
+        repairs: Counter[str] = Counter()
+        for one in found.values():
+            repairs.update(one.repairs)
+        texts: Any = {**item, **{name: one.text for name, one in found.items()}}
+        verdicts = {cleaned.verdict, *(one.verdict for one in found.values())}
+        return Cleaned(text=texts, verdict=_worst(verdicts), repairs=repairs)
 
     def weight(self, _item: Any) -> int:
         """All weigh the same."""
         return 1
+
+
+def _worst(verdicts: set[Cleanliness]) -> Cleanliness:
+    order = (Cleanliness.HOPELESS, Cleanliness.REPAIRED, Cleanliness.CLEAN)
+    return next(verdict for verdict in order if verdict in verdicts)
 
 
 class InstanceAsk(Ask):

@@ -9,22 +9,28 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-_AS_THEY_ARE = (str, bool, int, type(None))
+from failsoft.serving.problems import whole
+
+_AS_THEY_ARE = (bool, int, type(None))
 
 
 def as_plain(value: Any) -> Any:
     """An output as JSON can carry it: numpy's numbers and arrays become numbers and lists, models become dicts.
 
+    Half characters in a text become U+FFFD.
+
     Raises:
         ValueError: a number in it is NaN or infinite: such an output is no answer.
         TypeError: something in it has no place in JSON.
     """
+    if type(value) is str:
+        return value if value.isascii() else whole(value)
     if type(value) in _AS_THEY_ARE:
         return value
     if isinstance(value, float | np.floating):
         return _finite(float(value))
     if isinstance(value, Mapping):
-        return {str(name): as_plain(part) for name, part in value.items()}
+        return {whole(str(name)): as_plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [as_plain(part) for part in value]
     return as_plain(_opened(value))
