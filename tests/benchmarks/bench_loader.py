@@ -10,6 +10,7 @@ import io
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -22,7 +23,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.loading.checked import Checked
@@ -33,6 +34,7 @@ from failsoft.training.loading.loader import GuardedLoader
 from failsoft.training.loading.local import LocalShards
 from failsoft.training.loading.order import RankOrder
 from failsoft.training.loading.sample import Request
+from failsoft.training.loading.seeding import seeded
 from failsoft.training.loading.tiered_dataset import TieredDataset
 from failsoft.training.loading.tiers import TieredSource
 from tests.benchmarks.measuring import Contender, Timings, interleave
@@ -47,11 +49,13 @@ def measure(*, quick: bool) -> Outcome:
     """Photographs by the usual recipe, and documents of up to 512 words; one worker each, on two cores."""
     outcome = Outcome(name="loader", processes=2)
     rounds = 3 if quick else 20
-    with tempfile.TemporaryDirectory() as folder:
-        pictures = _race(outcome, "pictures", Path(folder) / "pictures", rounds=rounds, batches=4)
-        texts = _race(outcome, "texts", Path(folder) / "texts", rounds=rounds, batches=20)
-    outcome.ratios["guarded_loader_over_plain"] = pictures.ratio(PLAIN, GUARDED)
-    outcome.ratios["guarded_text_loader_over_plain"] = texts.ratio(PLAIN, GUARDED)
+    for kind, name, batches in (("pictures", "", 4), ("texts", "text_", 20)):
+        with tempfile.TemporaryDirectory() as folder:
+            bench = Bench(kind, Path(folder), total=3 * (rounds + 2) * batches)  # one contender runs twice
+            timings = bench.race(outcome, rounds=rounds, batches=batches)
+            work = bench.work(outcome, rounds=5 * rounds)
+        outcome.ratios[f"guarded_{name}loader_over_plain"] = timings.ratio(PLAIN, GUARDED)
+        outcome.ratios[f"guarded_{name}loader_over_plain_by_cpu_time"] = work.ratio(PLAIN, GUARDED)
     outcome.notes.append(f"ratios are of throughput: above 1 the guarded loader is faster; batches of {BATCH}")
     return outcome
 
@@ -126,35 +130,70 @@ def _bodies(kind: str) -> Iterator[bytes]:
             yield file.getvalue()
 
 
-def _race(outcome: Outcome, kind: str, folder: Path, *, rounds: int, batches: int) -> Timings:
-    layout, decode = write_shards(_bodies(kind), folder), decode_text if kind == "texts" else decode_picture
-    total = 3 * (rounds + 2) * batches  # each contender goes on where it stopped, and one runs twice
-    order = RankOrder(
-        batches=GlobalBatches(num_samples=SAMPLES, global_batch=BATCH, seed=7), rank=0, world=1, total=total
-    )
-    checked = Checked(
-        TieredDataset(TieredSource(tiers=(LocalShards(layout),)), decode, size=SAMPLES),
-        checks=SampleChecks(max_length=1000, length_of=width_of, check=in_range),
-        reserve=order.reserve,
-        seed=7,
-    )
-    plain = iter(_plain(PlainDataset(layout, decode), order))
-    with GuardedLoader(checked, order, policy=LoaderPolicy(workers=1)) as loader:
-        positions = iter(range(total))
+class Bench:
+    """One kind of samples, both ways."""
+
+    def __init__(self, kind: str, folder: Path, *, total: int) -> None:
+        layout, decode = write_shards(_bodies(kind), folder), decode_text if kind == "texts" else decode_picture
+        self.kind, self.total = kind, total
+        batches = GlobalBatches(num_samples=SAMPLES, global_batch=BATCH, seed=7)
+        self.order = RankOrder(batches=batches, rank=0, world=1, total=total)
+        self.plain = PlainDataset(layout, decode)
+        self.checked = Checked(
+            TieredDataset(TieredSource(tiers=(LocalShards(layout),)), decode, size=SAMPLES),
+            checks=SampleChecks(max_length=1000, length_of=width_of, check=in_range),
+            reserve=self.order.reserve,
+            seed=7,
+        )
+
+    def race(self, outcome: Outcome, *, rounds: int, batches: int) -> Timings:
+        """As a training would use them; each contender goes on where it stopped."""
+        plain = iter(_plain(self.plain, self.order))
+        with GuardedLoader(self.checked, self.order, policy=LoaderPolicy(workers=1)) as loader:
+            positions = iter(range(self.total))
+
+            def guarded() -> None:
+                for _ in range(batches):
+                    batch = loader.fetch(next(positions))
+                    assert batch.real == BATCH
+
+            def unguarded() -> None:
+                for _ in range(batches):
+                    next(plain)
+
+            contenders = [Contender(name=GUARDED, run=guarded), Contender(name=PLAIN, run=unguarded)]
+            timings = interleave(contenders, rounds=rounds, control=PLAIN)
+        outcome.add(f"{batches} batches of {BATCH} {self.kind}, 1 worker", timings)
+        return timings
+
+    def work(self, outcome: Outcome, *, rounds: int) -> Timings:
+        """What a worker does for a batch, by its CPU time: the same samples and draws for all, no other process."""
+        position = 0
+
+        def next_round() -> None:
+            nonlocal position
+            position = (position + 1) % (3 * SAMPLES // BATCH)
 
         def guarded() -> None:
-            for _ in range(batches):
-                batch = loader.fetch(next(positions))
-                assert batch.real == BATCH
+            assert self.checked.load(self.order.ask(Request(position // 3))).real == BATCH
+
+        def as_guarded() -> None:
+            """Drawing alike is part of the nets, and not of the plain loader's time."""
+            next_round()
+            with seeded(7, position // 3, self.order.ask(Request(position // 3)).indices[0]):
+                drawn = torch.get_rng_state()
+            torch.set_rng_state(drawn)
 
         def unguarded() -> None:
-            for _ in range(batches):
-                next(plain)
+            default_collate([self.plain[index] for index in self.order.ask(Request(position // 3)).indices])
 
-        contenders = [Contender(name=GUARDED, run=guarded), Contender(name=PLAIN, run=unguarded)]
-        timings = interleave(contenders, rounds=rounds, control=PLAIN)
-    outcome.add(f"{batches} batches of {BATCH} {kind}, 1 worker", timings)
-    return timings
+        contenders = [
+            Contender(name=GUARDED, run=guarded, before=next_round),
+            Contender(name=PLAIN, run=unguarded, before=as_guarded),
+        ]
+        timings = interleave(contenders, rounds=rounds, control=PLAIN, now=time.process_time)
+        outcome.add(f"the work on {BATCH} {self.kind}, by CPU time", timings)
+        return timings
 
 
 def _plain(dataset: PlainDataset, order: RankOrder) -> DataLoader[Any]:

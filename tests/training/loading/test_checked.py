@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from failsoft.training.loading.checked import Checked
-from failsoft.training.loading.checks import SampleChecks, form_of, not_finite
+from failsoft.training.loading.checks import SampleChecks, form_of, leaves, not_finite
 from failsoft.training.loading.collate import Fill, fill_rows, travels
 from failsoft.training.loading.sample import Ask, BadKind, GuardedBatch, StandIn
 from tests.training.loading.data import WIDTH, RowData, StubbornError
@@ -169,3 +172,60 @@ def test_large_samples_are_looked_at_one_by_one_whichever_comes_first(fault: str
 def test_what_travels_is_tried_only_where_types_do_not_tell() -> None:
     assert travels({"x": torch.zeros(2), "name": "a"})
     assert not travels({"x": StubbornError()})
+
+
+FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+
+
+class Odd(NamedTuple):
+    pixels: object
+    label: object
+
+
+FINITE_OR_NOT = st.sampled_from(
+    [
+        *(torch.tensor([1.0, value, 2.0], dtype=dtype) for value in (3.0, torch.inf, torch.nan) for dtype in FLOATS),
+        torch.tensor([1, 2], dtype=torch.uint16),
+        torch.tensor([3e38, 3e38, 3e38]),  # its sum is not finite, and it is
+        torch.tensor([1.0 + 2.0j, complex(0.0, float("inf"))]),
+        np.array([1.0, np.nan]),
+        np.array([1.0, 2.0], dtype=np.float16),
+        np.float32(np.inf),
+        np.float64(1.0),
+        float("nan"),
+        1.5,
+        7,
+        True,
+        None,
+        "nan",
+        b"inf",
+    ]
+)
+NESTED = st.recursive(
+    FINITE_OR_NOT,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.tuples(inner, inner),
+        st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+        st.builds(Odd, inner, inner),
+    ),
+    max_leaves=8,
+)
+
+
+@given(sample=NESTED)
+def test_a_sample_is_finite_where_each_of_its_leaves_is_however_they_lie(sample: object) -> None:
+    assert (not_finite(sample) is None) == all(is_well(leaf) for _, leaf in leaves(sample))
+
+
+def is_well(leaf: Any) -> bool:
+    if isinstance(leaf, str | bytes | None):
+        return True
+    as_array = leaf.to(torch.complex128).numpy() if isinstance(leaf, torch.Tensor) else leaf
+    return bool(np.isfinite(as_array).all())
+
+
+def test_a_sample_that_holds_itself_is_looked_at_once() -> None:
+    sample: list[object] = [torch.ones(2)]
+    sample.append(sample)
+    assert not_finite(sample) is None

@@ -19,6 +19,9 @@ Form = tuple[tuple[str, str], ...]
 """What two samples must share to be stacked: for each leaf its place, and its type, shape and dtype."""
 _LARGE_BYTES = 64 * 1024
 _DEEPEST = 32
+_COUNTS: frozenset[type] = frozenset({int, bool, str, bytes, type(None)})
+_NUMBERS: frozenset[type] = frozenset({Tensor, np.ndarray, float})
+_HOLDERS: frozenset[type] = frozenset({tuple, list, dict})
 Judgement = tuple[BadKind, str]
 """What is wrong with a sample, and how, in words."""
 
@@ -72,6 +75,8 @@ def is_large(sample: object) -> bool:
 
 def not_finite(data: object) -> str | None:
     """Where NaN or Inf is in a sample or a whole batch, in words; None when nowhere."""
+    if _all_finite(data):
+        return None
     for path, leaf in leaves(data):
         if not _is_finite(leaf):
             return f"{path or 'the sample'} holds NaN or Inf"
@@ -112,9 +117,25 @@ def _form(leaf: object) -> str:
     return type(leaf).__name__
 
 
+def _all_finite(data: Any, depth: int = 0) -> bool:
+    """Whether it surely is, for the usual kinds of samples: all nets of a photograph may take 30 µs together."""
+    kind = type(data)
+    if kind in _COUNTS:
+        return True
+    if kind in _NUMBERS:
+        return _is_finite(data)
+    if depth >= _DEEPEST or kind not in _HOLDERS:
+        return False
+    for value in data.values() if kind is dict else data:  # noqa: SIM110 -- a generator takes twice the time
+        if not _all_finite(value, depth + 1):
+            return False
+    return True
+
+
 def _is_finite(leaf: object) -> bool:
     if isinstance(leaf, Tensor):
-        if not (leaf.is_floating_point() or leaf.is_complex()):
+        dtype = leaf.dtype
+        if not (dtype.is_floating_point or dtype.is_complex):
             return True
         # One pass and no copy: a sum is finite unless something in it is not, or it overflows, so look again then.
         return isfinite(abs(leaf.sum().item())) or bool(torch.isfinite(leaf).all())
