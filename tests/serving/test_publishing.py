@@ -83,7 +83,7 @@ def test_without_healthy_inputs_it_is_served_and_says_what_is_not_armed(files: P
     bundle = publish_own(CONFIG, files, home=tmp_path)
     assert "no baseline arms the watch" in bundle.meta["not_armed"][0]
     kit = load_kit(Home.find(tmp_path).releases(SystemClock()).open(bundle.name), CONFIG.task())
-    assert kit.baseline is None
+    assert (kit.baseline, kit.not_armed) == (None, tuple(bundle.meta["not_armed"]))
     check_golden(load(bundle), bundle, CONFIG.kind, bundle.measures())  # nothing to hold it against
 
 

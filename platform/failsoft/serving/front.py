@@ -147,6 +147,7 @@ class FrontDesk:
                 "signals": self._watch.status(),
             },
             "fallback": {"release": self._shelf.in_service.release, "refusal": self._shelf.refusal},
+            "release_lacks": list(self._shelf.kit.not_armed),
             "rungs_resting": dict(self._shelf.in_service.ladder.resting),
             "mirror": {
                 "sent": self._mirror.sent,

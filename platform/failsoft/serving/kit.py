@@ -25,6 +25,8 @@ class Kit:
     """None where items are no texts."""
     baseline: Baseline | None
     """None for a release of an own model that was published without: the watch is not armed then, and says so."""
+    not_armed: tuple[str, ...] = ()
+    """What this release was published without, in words."""
 
 
 class KitShelf:
@@ -74,6 +76,7 @@ def load_kit(artifact: Artifact, task: Task) -> Kit:
         ladder=task.ladder_of(bundle),
         text_policy=task.inputs.policy_of(bundle),
         baseline=bundle.baseline() if bundle.has(Role.BASELINE) else None,
+        not_armed=tuple(bundle.meta.get("not_armed", ())),
     )
 
 

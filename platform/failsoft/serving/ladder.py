@@ -153,7 +153,8 @@ def _checked(answer: RungAnswer | None, name: str) -> RungAnswer | None:
 
 
 def _sane(answer: RungAnswer) -> bool:
-    missing = answer.output is None or answer.output == ""  # 0 and False are answers
+    """0, False and an empty list are answers; no text at all is none."""
+    missing = answer.output is None or (isinstance(answer.output, str) and not answer.output)
     return not missing and (answer.confidence is None or 0.0 <= answer.confidence <= 1.0)
 
 

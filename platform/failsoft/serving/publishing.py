@@ -101,7 +101,10 @@ def _complete(
     config.ladder_of(bundle)
     model = config.loader()(bundle)
     if not healthy:
-        return ["no healthy inputs were given: no baseline arms the watch, and no golden inputs prove a load"]
+        return [
+            "no healthy inputs were given: no baseline arms the watch, no golden inputs prove a load, and after a fall "
+            "only a previous release beside it can show that it is healthy again"
+        ]
     answered = _answer(config, model, _cleaned(config, bundle, healthy), bundle.measures())
     write_json(candidate, Role.MEASURES, answered.measures)
     write_json(candidate, Role.BASELINE, _baseline(answered, _p95_ms(model, answered.items, clock)))
