@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,12 @@ class Running:
 
 
 def start(
-    settings: ServeSettings, *, port: int = 8000, host: str = "127.0.0.1", ready_within_s: float = 120.0
+    settings: ServeSettings,
+    *,
+    port: int = 8000,
+    host: str = "127.0.0.1",
+    ready_within_s: float = 120.0,
+    make: Callable[[ServeSettings], Application] = build,
 ) -> Running:
     """Serve a release and return once HTTP answers.
 
@@ -51,6 +57,7 @@ def start(
         port: HTTP port; a Serve that already runs in this Ray keeps its own and is refused here.
         host: address to listen on; loopback unless asked otherwise.
         ready_within_s: give up after so long.
+        make: builds the app; the example's without it.
 
     Raises:
         ConfigError: Ray is not initialised, a Serve runs in it already, the port is taken, or there is no release.
@@ -61,7 +68,7 @@ def start(
     _refuse_running_serve()
     check_port(host, port)
     logging.getLogger("ray.serve").setLevel(logging.WARNING)  # its progress notes would run into the caller's own
-    application = build(settings)
+    application = make(settings)
     serve.start(
         http_options=HTTPOptions(host=host, port=port),
         proxy_location=ProxyLocation.HeadOnly,

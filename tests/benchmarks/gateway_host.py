@@ -1,0 +1,104 @@
+"""One contender of the gateway's benchmark, in a process of its own.
+
+``python -m tests.benchmarks.gateway_host KIND --ingress fast --home FOLDER`` prints a JSON line with its port once it
+answers, and stops when its standard input ends. All serve the same release on loopback with one replica of the model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from failsoft.ingress import LOOPBACK, Ingress, entry
+from failsoft.local_ray import local_ray
+from tests.drills.serving_support import free_port
+
+SLOTS = 4
+
+
+@contextmanager
+def ours(home: Path, port: int) -> Iterator[None]:
+    """A gateway with all nets on, and its models."""
+    from serve_apps.intent_ner import ServeSettings
+    from serve_apps.runtime import start
+
+    running = start(ServeSettings(home=home, profile="drill", gateways=1), port=port)
+    try:
+        yield
+    finally:
+        running.stop()
+
+
+@contextmanager
+def bare(home: Path, port: int) -> Iterator[None]:
+    """Ray Serve as one would write it without nets: an ingress that asks the model."""
+    from ray import serve
+    from ray.serve.config import HTTPOptions, ProxyLocation
+
+    from tests.benchmarks.gateway_bare import bare_app
+
+    serve.start(http_options=HTTPOptions(host=LOOPBACK, port=port), proxy_location=ProxyLocation.HeadOnly)
+    serve.run(bare_app(home), name="bare", route_prefix="/")
+    try:
+        yield
+    finally:
+        serve.shutdown()
+
+
+@contextmanager
+def incident(home: Path, port: int) -> Iterator[None]:
+    """Gateways whose model can be made to answer badly; how many, says the environment."""
+    from tests.benchmarks.incident_app import serving
+
+    with serving(home, port):
+        yield
+
+
+@contextmanager
+def single(home: Path, port: int) -> Iterator[None]:
+    """FastAPI with a circuit breaker around the model, all in one process."""
+    from tests.benchmarks.gateway_single import serving
+
+    with serving(home, port):
+        yield
+
+
+ON_RAY: dict[str, Callable[[Path, int], AbstractContextManager[None]]] = {
+    "ours": ours,
+    "bare": bare,
+    "incident": incident,
+}
+
+
+@contextmanager
+def _serving(kind: str, ingress: Ingress, home: Path, port: int) -> Iterator[None]:
+    if kind == "single":
+        with single(home, port):
+            yield
+        return
+    with entry(ingress) as way, way.in_force(), local_ray(num_cpus=SLOTS), ON_RAY[kind](home, port):
+        yield
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=[*sorted(ON_RAY), "single"])
+    parser.add_argument("--ingress", type=Ingress, default=Ingress.SAFE)
+    parser.add_argument("--home", type=Path, required=True)
+    given = parser.parse_args()
+    told = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # Ray writes to standard output too
+    port = free_port()
+    with _serving(given.kind, given.ingress, given.home, port):
+        print(json.dumps({"port": port}), file=told, flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
