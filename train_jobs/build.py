@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch.amp.grad_scaler import GradScaler
@@ -64,14 +65,25 @@ def build_loop(config: JobConfig, ranks: Ranks, deliver: Deliver) -> TrainLoop:
     )
 
 
-def mirror_of(config: JobConfig, store: ArtifactStore) -> Mirror | None:
-    """Copies checkpoints to the remote store, where one is asked for."""
-    if config.remote is None:
+def mirror_of(
+    config: JobConfig, store: ArtifactStore, *, path: str | None = None, filesystem: Any = None
+) -> Mirror | None:
+    """Copies checkpoints to the remote store, where one is asked for.
+
+    Args:
+        config: the job; its ``remote`` is an address.
+        store: the local checkpoints.
+        path: instead of an address, a path on ``filesystem``.
+        filesystem: a ``pyarrow.fs.FileSystem``.
+    """
+    where = config.remote if path is None else path
+    if where is None:
         return None
     return mirror_behind(
         store,
-        remote_of_run(config.remote, config.run),
+        remote_of_run(where, config.run),
         SystemClock(),
+        filesystem=filesystem,
         rules=config.keeping(),
         policy=config.mirroring(),
         seed=config.seed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 
 from failsoft.artifacts.bundle import Bundle
 from failsoft.artifacts.home import Home
+from failsoft.artifacts.remote_place import Place, place_of
 from failsoft.artifacts.store import Artifact
 from failsoft.errors import ArtifactMissingError
 from failsoft.health.clock import Clock, SystemClock
@@ -18,6 +20,7 @@ from failsoft.models.network import IntentNer, build
 from failsoft.models.predictor import IntentNerPredictor, evaluate_predictor
 from failsoft.training.checkpoints.checkpoint import newest_healthy, read_tensors, versions
 from failsoft.training.checkpoints.driver_lock import sole_driver, sole_trainer
+from failsoft.training.checkpoints.remote_note import remote_of_run
 from failsoft.training.letters.requeue import read_requeue
 from failsoft.training.progress import Phase, ProgressFile
 from failsoft.training.ray_leftovers import sweep_leftovers
@@ -84,9 +87,14 @@ class HereDriver:
         Raises:
             ConfigError: the remote store that the job names can't be used.
         """
-        if not self._looked:
-            look_at_remote(self._config, self._clock)
-            self._looked = True
+        find = self._find_remote()
+        if find is not None and not self._looked:
+            look_at_remote(find, self._config, self._clock)
+        self._looked = True
+
+    def _find_remote(self) -> Callable[[], Place] | None:
+        remote = self._config.remote
+        return None if remote is None else lambda: place_of(remote_of_run(remote, self._config.run))
 
     def excluded(self) -> frozenset[str]:
         """Nodes that a preflight finds unfit, now or lately; nobody when none is wanted."""

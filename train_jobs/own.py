@@ -75,12 +75,29 @@ class OwnJob:
     """Global batches of the whole run."""
     identity: dict[str, Any] = field(default_factory=dict)
     """What else must be the same for a run to go on: digests of data, a version of the task. Plain JSON."""
+    storage_path: str | None = None
+    """Where copies of checkpoints go on ``storage_filesystem``: ``bucket/prefix``. By an address: ``config.remote``."""
+    storage_filesystem: Any = None
+    """A ``pyarrow.fs.FileSystem`` that can be pickled, as Ray's ``RunConfig(storage_filesystem=...)`` takes one, for a
+    store whose options or credentials no address can say. Ray's own is not set: Ray writes nothing of this run there,
+    its checkpoints are written to the run's folder first and copied by a process behind the training."""
 
     def __post_init__(self) -> None:
         """Refuse counts that are none."""
         for name in ("num_samples", "global_batch", "total_batches"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; use 1 or more")
+        if self.storage_filesystem is None and self.storage_path is not None:
+            raise ConfigError("storage_path needs a storage_filesystem; by an address, say it as remote of the config")
+        if self.storage_filesystem is not None:
+            self._refuse_storage()
+
+    def _refuse_storage(self) -> None:
+        from failsoft.artifacts.remote_place import place_on  # noqa: PLC0415 -- loads pyarrow, only for who uses it
+
+        place_on(self.storage_filesystem, self.storage_path or "")
+        if self.config.remote is not None:
+            raise ConfigError("both remote and storage_filesystem are given; checkpoints are copied to one place")
 
     def whole_identity(self) -> dict[str, Any]:
         """What makes this run this run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -9,11 +10,13 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from failsoft.artifacts.home import Home
+from failsoft.artifacts.remote_place import Place, place_on
 from failsoft.artifacts.store import Artifact
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.breaker import Breaker, BreakerPolicy
 from failsoft.training.checkpoints.checkpoint import Checkpoints, Deliver, newest_healthy, read_tensors
+from failsoft.training.checkpoints.remote_note import remote_of_run
 from failsoft.training.checkpoints.writer import writer_behind
 from failsoft.training.chronicle import Desk
 from failsoft.training.guard import GuardPolicy, StepGuard
@@ -54,6 +57,12 @@ class OwnDriver(HereDriver):
         self.look_at_remote()
         sweep()
 
+    def _find_remote(self) -> Callable[[], Place] | None:
+        path, filesystem = self._job.storage_path, self._job.storage_filesystem
+        if path is None:
+            return super()._find_remote()
+        return lambda: place_on(filesystem, remote_of_run(path, self._job.config.run))
+
     def attempt(self, workers: int, excluded: frozenset[str]) -> str | None:
         """One attempt of Ray Train."""
         settings = replace(settings_of(self._job.config), workers=workers, excluded=excluded)
@@ -86,7 +95,7 @@ def build_own(job: OwnJob, ranks: Ranks, deliver: Deliver) -> TrainLoop:
             ledger=desk.ledger,
             deliver=deliver,
             writer=writer_behind(store, clock, rules=config.keeping()),
-            mirror=mirror_of(config, store),
+            mirror=mirror_of(config, store, path=job.storage_path, filesystem=job.storage_filesystem),
         ),
         desk=desk,
         validation=_validator(job, learning, state, ranks, desk),

@@ -14,11 +14,14 @@ from failsoft.health.ledger import read_ledger
 from failsoft.training.progress import PositionMark
 from train_jobs.config import JobConfig
 from train_jobs.job import HereDriver
-from train_jobs.remote import look_at_remote
 
 
 def job(home: Path, remote: str | None) -> JobConfig:
     return JobConfig(home=home, run="r", remote=remote)
+
+
+def looks_at(config: JobConfig) -> None:
+    HereDriver(config, ManualClock()).look_at_remote()
 
 
 def begun(home: Path) -> None:
@@ -27,8 +30,8 @@ def begun(home: Path) -> None:
 
 
 def test_a_store_that_can_be_used_is_let_be(tmp_path: Path) -> None:
-    look_at_remote(job(tmp_path, f"file://{tmp_path}/far"), ManualClock())
-    look_at_remote(job(tmp_path, None), ManualClock())
+    looks_at(job(tmp_path, f"file://{tmp_path}/far"))
+    looks_at(job(tmp_path, None))
     assert read_ledger(Home.find(tmp_path).ledger).events == ()
 
 
@@ -40,13 +43,13 @@ def test_an_address_that_nothing_here_speaks_to_is_refused_also_for_a_run_under_
 ) -> None:
     begun(tmp_path)
     with pytest.raises(ConfigError, match=why):
-        look_at_remote(job(tmp_path, remote), ManualClock())
+        looks_at(job(tmp_path, remote))
 
 
 def test_a_run_that_has_not_begun_is_refused_a_store_that_it_cannot_write(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     driver = HereDriver(job(tmp_path, f"file://{tmp_path}/file"), ManualClock())
-    with pytest.raises(ConfigError, match=r"/file/r/checkpoints can't be used: .*or train without --remote"):
+    with pytest.raises(ConfigError, match=r"/file can't be used: .*or train without --remote"):
         driver.start()
     assert not (Home.find(tmp_path).run("r") / "prepared").exists()
 
@@ -54,7 +57,7 @@ def test_a_run_that_has_not_begun_is_refused_a_store_that_it_cannot_write(tmp_pa
 def test_a_run_that_is_under_way_goes_on_without_its_store_and_says_so(tmp_path: Path) -> None:
     begun(tmp_path)
     (tmp_path / "file").touch()
-    look_at_remote(job(tmp_path, f"file://{tmp_path}/file"), ManualClock())
+    looks_at(job(tmp_path, f"file://{tmp_path}/file"))
     (said,) = read_ledger(Home.find(tmp_path).ledger).events
     assert said.kind == "remote_unreachable"
     assert said.why.endswith("the local checkpoints stand, training goes on")
@@ -66,6 +69,6 @@ def test_a_library_that_asks_the_store_for_its_place_may_fail_of_it_in_words(
     def away(_url: str) -> Place:
         raise OSError("could not resolve\nthe host of the bucket")
 
-    monkeypatch.setattr("train_jobs.remote.place_of", away)
-    with pytest.raises(ConfigError, match="s3://b/r/checkpoints can't be used: OSError: could not resolve the host"):
-        look_at_remote(job(tmp_path, "s3://b"), ManualClock())
+    monkeypatch.setattr("train_jobs.job.place_of", away)
+    with pytest.raises(ConfigError, match="s3://b can't be used: OSError: could not resolve the host"):
+        looks_at(job(tmp_path, "s3://b"))

@@ -76,6 +76,38 @@ def place_of(url: str) -> Place:
     return Place(filesystem=filesystem, root=root.rstrip("/"), shown=shown(url))
 
 
+def place_on(filesystem: Any, path: str) -> Place:
+    """A folder on a file system that is there already.
+
+    Args:
+        filesystem: a ``pyarrow.fs.FileSystem``, as Ray's ``RunConfig(storage_filesystem=...)`` takes it.
+        path: on it, without a scheme, as Ray's ``storage_path`` is then: ``bucket/prefix``.
+
+    Raises:
+        ConfigError: it is no such file system, or the path is empty or an address.
+    """
+    refuse_no_filesystem(filesystem)
+    root = path.rstrip("/")
+    if not root or "://" in root:
+        raise ConfigError(
+            f"storage_path is {path!r}; beside storage_filesystem give the path on that file system: bucket/prefix"
+        )
+    return Place(filesystem=filesystem, root=root, shown=f"{filesystem.type_name}://{root}")
+
+
+def refuse_no_filesystem(given: Any) -> None:
+    """Refuse what pyarrow does not take.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if not isinstance(given, fs.FileSystem):
+        raise ConfigError(
+            f"storage_filesystem is a {type(given).__name__}; give a pyarrow.fs.FileSystem, and wrap one of fsspec as "
+            "pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(it))"
+        )
+
+
 def _base(filesystem: Any) -> Any:
     while isinstance(filesystem, fs.SubTreeFileSystem):
         filesystem = filesystem.base_fs

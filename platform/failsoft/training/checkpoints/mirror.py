@@ -16,6 +16,7 @@ from failsoft.artifacts.address import shown
 from failsoft.artifacts.store import ArtifactStore
 from failsoft.health.clock import Clock
 from failsoft.training.checkpoints.mirror_courier import Courier, Request
+from failsoft.training.checkpoints.mirror_filesystem import packed
 from failsoft.training.checkpoints.mirror_order import Listed, MirrorOrder
 from failsoft.training.checkpoints.mirror_policy import MirrorPolicy, MirrorRecord, hopeless
 from failsoft.training.checkpoints.retention import Best, Every, Last, to_plain
@@ -46,6 +47,7 @@ class Mirror:
         clock: time for patience.
         rng: chance for the waits between tries.
         start: starts the process that copies.
+        filesystem: a ``pyarrow.fs.FileSystem`` that ``url`` is a path on; None: ``url`` is an address.
     """
 
     def __init__(  # noqa: PLR0913 -- each a part of its own, given by name
@@ -58,7 +60,10 @@ class Mirror:
         policy: MirrorPolicy | None = None,
         rules: Sequence[Last | Best | Every] = (Last(),),
         start: Callable[[], Link] = lambda: ProcessLink(MIRROR),
+        filesystem: Any = None,
     ) -> None:
+        self._filesystem = filesystem
+        self._packed = "" if filesystem is None else packed(filesystem)
         self.store = store
         self.url = url
         self.clock = clock
@@ -75,7 +80,12 @@ class Mirror:
     @property
     def shown(self) -> str:
         """The place, as it may be written into ledgers."""
-        return shown(self.url)
+        return shown(self.url) if self._filesystem is None else f"{self._filesystem.type_name}://{self.url}"
+
+    @property
+    def address(self) -> str | None:
+        """The place as commands find it again; None for a path on a file system that only the job has."""
+        return self.url if self._filesystem is None else None
 
     @property
     def busy(self) -> bool:
@@ -152,6 +162,7 @@ class Mirror:
             what=what,
             rules=tuple(self._rules),
             orphan_after_s=self.policy.orphan_after_s,
+            filesystem=self._packed,
         )
 
     def _advance(self) -> None:
@@ -215,7 +226,7 @@ def listing_of(answer: Message) -> RemoteShelfNews:
     return RemoteShelfNews(entries=entries, foreign=str(answer["foreign"]))
 
 
-def mirror_behind(
+def mirror_behind(  # noqa: PLR0913 -- as above
     store: ArtifactStore,
     url: str,
     clock: Clock,
@@ -223,6 +234,8 @@ def mirror_behind(
     rules: Sequence[Last | Best | Every] = (Last(),),
     policy: MirrorPolicy | None = None,
     seed: int = 0,
+    filesystem: Any = None,
 ) -> Mirror:
     """A mirror in a process of its own: what a run uses."""
-    return Mirror(store, url, clock=clock, rng=random.Random(seed), policy=policy, rules=rules)
+    rng = random.Random(seed)
+    return Mirror(store, url, clock=clock, rng=rng, policy=policy, rules=rules, filesystem=filesystem)

@@ -22,6 +22,8 @@ class MirrorOrder:
     rules: tuple[Mapping[str, Any], ...] = ()
     """Rules of keeping there, as JSON."""
     orphan_after_s: float = 3600.0
+    filesystem: str = ""
+    """A pickled file system that ``url`` is a path on; empty: ``url`` is an address. May hold secrets: never shown."""
 
     def to_plain(self) -> dict[str, Any]:
         """Plain data that :meth:`from_plain` reads back, also after a way through JSON."""

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from failsoft.artifacts.manifest import read_manifest
-from failsoft.artifacts.remote_place import Place
+from failsoft.artifacts.remote_place import Place, place_on
 from failsoft.artifacts.remote_store import RemoteArtifact, RemoteShelf, RemoteStore
 from failsoft.artifacts.store import Artifact, ArtifactStore
 from failsoft.errors import ArtifactMissingError, DamagedArtifactError
 from failsoft.health.clock import Clock
 from failsoft.training.checkpoints.inspection import is_healthy, position_of, size_bytes
+from failsoft.training.checkpoints.mirror_filesystem import unpacked
 from failsoft.training.checkpoints.mirror_order import Listed, MirrorOrder
 from failsoft.training.checkpoints.retention import Shelved, from_plain, removable
 from failsoft.training.checkpoints.withdrawn import withdrawn_digests
@@ -98,7 +99,8 @@ class MirrorWork:
 
     def _remote(self, order: MirrorOrder) -> RemoteStore:
         if order.url not in self._stores:
-            self._stores[order.url] = RemoteStore(self._place_of(order.url), kind=order.kind)
+            place = place_on(unpacked(order.filesystem), order.url) if order.filesystem else self._place_of(order.url)
+            self._stores[order.url] = RemoteStore(place, kind=order.kind)
         return self._stores[order.url]
 
     @staticmethod

@@ -141,9 +141,9 @@ class Finder:
 
     def _there(self, search: _Search, mirror: Mirror, before_step: int | None) -> None:
         """Bring a newer one here, if the remote store has it. All ranks; only rank 0 asks."""
-        if self._leads:
+        if self._leads and mirror.address is not None:
             with suppress(OSError):  # the note is for people; a disk that refuses it will be told of by the checkpoints
-                note_remote(self.store.root, mirror.url)
+                note_remote(self.store.root, mirror.address)
         asks = self._leads and not search.failure and (before_step is None or search.artifact is None)
         if not any_rank(self.ranks, asks):
             return
