@@ -17,6 +17,7 @@ from failsoft.models.embedded import Sizes, embedded_corpus
 from failsoft.models.gbdt import GbdtIntent, _features, words_of
 from failsoft.models.rules import RulesEngine, rules_from_corpus
 from failsoft.serving.config import GatewayConfig
+from failsoft.serving.intents import INTENTS
 from failsoft.serving.ladder import FallbackLadder
 from failsoft.serving.plan import Stage
 from failsoft.serving.request import Answerer, Situation
@@ -80,7 +81,9 @@ def _gateway(ladder: FallbackLadder) -> Answerer:
         subject_policy=TextPolicy(),
         ladder=ladder,
     )
-    return Answerer(situation=lambda: now, models={}, journal=Notes(), clock=SystemClock(), config=GatewayConfig())
+    return Answerer(
+        situation=lambda: now, models={}, journal=Notes(), clock=SystemClock(), config=GatewayConfig(), task=INTENTS
+    )
 
 
 def at_once(work: Coroutine[Any, Any, object]) -> object:

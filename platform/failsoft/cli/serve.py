@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +14,9 @@ from failsoft.artifacts.home import Home
 from failsoft.cli.app import HomeOption, app, console
 from failsoft.ingress import LOOPBACK, Entry, Ingress, entry
 from failsoft.local_ray import local_ray
+
+if TYPE_CHECKING:
+    from failsoft.serving.task import AppSpec
 
 _SLOW_MS = 25.0
 """A tenth of the deadline of a whole answer."""
@@ -27,6 +34,9 @@ def serve(
     ingress: Annotated[
         Ingress | None, typer.Option(help="Serve's own proxy, or HAProxy; the fast one where it can be had.")
     ] = None,
+    own: Annotated[
+        str | None, typer.Option("--app", help="Own app, as package.module:config; the example without it.")
+    ] = None,
     home: HomeOption = None,
 ) -> None:
     """Serve a release behind the three nets, on a private Ray on this machine, until Ctrl-C."""
@@ -35,26 +45,37 @@ def serve(
     from failsoft.serving.ingress_watch import IngressProbe, P99Watch
     from failsoft.serving.start_up import check_start
 
+    sys.path.insert(0, str(Path.cwd()))  # where an own app lies, as for ``serve run``; Ray's workers look there, too
     root = Home.find(home)
     for remark in check_start(root, host=host, port=port):
         console.print(f"[yellow]mind:[/yellow] {remark}", highlight=False)
     with entry(ingress, host=host) as way, way.in_force(), local_ray(num_cpus=4):
-        from serve_apps.intent_ner import settings_of
+        from failsoft.serving.app import build_app
+        from failsoft.serving.task import app_named
+        from serve_apps.intent_ner import SPEC, settings_of
         from serve_apps.runtime import start
 
+        spec = SPEC if own is None else app_named(own)
         settings = settings_of({"home": root.root, "release": release, "profile": profile, "gateways": gateways})
         with console.status("starting gateways, models, fallback and controller"):
-            running = start(settings, port=port, host=host)
+            running = start(settings, port=port, host=host, make=partial(build_app, spec))
         try:
-            _say_hello(running.url, running.first_status, way, profile)
+            _say_hello(running.url, running.first_status, way, profile, body=_body_for(spec))
             with IngressProbe(running.url, P99Watch(limit_ms=_SLOW_MS), console.print, clock=SystemClock()):
                 until_interrupted(console)
         finally:
             running.stop()
 
 
-def _say_hello(url: str, status: dict[str, Any], way: Entry, profile: str) -> None:
-    plan, body = status["plan"], '{"text": "play some jazz"}'
+def _body_for(spec: AppSpec) -> str:
+    """What to send first."""
+    from failsoft.serving.wire import wire_of
+
+    return json.dumps(wire_of(spec).request_examples["one"]["value"])
+
+
+def _say_hello(url: str, status: dict[str, Any], way: Entry, profile: str, *, body: str) -> None:
+    plan = status["plan"]
     serving = plan["releases"][plan["subject"]]
     for line in (
         f"serving release [bold]{serving}[/bold] at [bold]{url}[/bold] · profile {profile} · docs at {url}/docs",

@@ -91,6 +91,18 @@ class _Imported:
         return _loader(imported(self._path), named=self._path)(bundle)
 
 
+def app_named(path: str) -> AppSpec:
+    """The app that ``"package.module:config"`` names.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    found = imported(path)
+    if not isinstance(found, AppSpec):
+        raise ConfigError(f"{path} is a {type(found).__name__}; name an AppSpec, as docs/own_model.py has one")
+    return found
+
+
 def imported(path: str) -> Any:
     """What ``"package.module:name"`` names.
 
