@@ -29,6 +29,22 @@ class Row:
     note: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sheet:
+    """A table of what was found beside times; shares are fractions 0..1."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+    def table(self) -> Table:
+        """For people."""
+        made = Table(*self.columns, title=self.title, title_justify="left")
+        for row in self.rows:
+            made.add_row(*row)
+        return made
+
+
 @dataclass(kw_only=True)
 class Outcome:
     """Collects rows and ratios while a benchmark runs."""
@@ -43,6 +59,7 @@ class Outcome:
     controls: dict[str, Ratio] = field(default_factory=dict)
     """A against A, by part: how far from 1 chance alone goes."""
     notes: list[str] = field(default_factory=list)
+    sheets: list[Sheet] = field(default_factory=list)
 
     def add(self, part: str, timings: Timings) -> None:
         """Add a part's timings and its control."""
@@ -64,6 +81,7 @@ class Outcome:
             "environment": environment(),
             "rows": [asdict(row) for row in self.rows],
             "notes": self.notes,
+            "sheets": [asdict(sheet) for sheet in self.sheets],
         }
 
     def write(self, folder: Path) -> Path:
@@ -74,7 +92,7 @@ class Outcome:
         return path
 
     def tables(self) -> list[Table]:
-        """Timings, then ratios."""
+        """Timings, then ratios, then what else was found."""
         title = f"{self.name}: {self.processes} process, {self.threads} thread, contenders interleaved"
         timings = Table("part", "contender", "median", "middle half", "note", title=title, title_justify="left")
         for row in self.rows:
@@ -85,7 +103,7 @@ class Outcome:
             ratios.add_row(name, *_cells(ratio))
         for part, ratio in self.controls.items():
             ratios.add_row(f"[dim]A against A: {part}[/dim]", *_cells(ratio))
-        return [timings, ratios]
+        return [*([timings] if self.rows else []), ratios, *(sheet.table() for sheet in self.sheets)]
 
 
 def in_words(seconds: float) -> str:

@@ -1,0 +1,180 @@
+"""What malformed traffic costs a model, what the nets win back, how soon they notice, how often they cry wolf.
+
+For SNIPS and CLINC150 (below ``$FAILSOFT_TEST_DATA``, else in ``shared/data`` beside the checkout) and six kinds of
+malformed traffic at 70 % of the words. Nets off: the model gets the text as it came, and its intent confidence alone is
+watched. Nets on: sanitizer, and all signals of the panel.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Sequence
+
+from failsoft.models.corpora import load_corpus
+from failsoft.models.corpus import Corpus
+from failsoft.models.malformed import Kind
+from tests.benchmarks.measuring import Ratio, quartiles
+from tests.benchmarks.nets_model import EPOCHS, recipe_of, trained
+from tests.benchmarks.nets_noticing import (
+    REQUESTS_PER_DAY_AT_50_HZ,
+    AllNets,
+    Confidence,
+    false_alarms,
+    rule_for,
+    until_noticed,
+)
+from tests.benchmarks.nets_trial import OUT_OF_SCOPE, Answered, Run, Trial, caught, trial_of, won_back
+from tests.benchmarks.outcome import Outcome, Sheet
+from tests.conftest import data_folder
+
+_QUALITY = ("kind", "accuracy off", "on", "won back", "slot F1 off", "on", "won back")
+_NOTICE = ("kind", "nets off: weak", "confidence alone notices after", "nets on: weak", "confidence", "all nets after")
+
+
+def measure(*, quick: bool) -> Outcome:
+    """All kinds on both corpora; ratios are shares of the loss that is won back."""
+    outcome = Outcome(name="nets")
+    for name in ("snips", "clinc150"):
+        folder = data_folder(name)
+        if not folder.is_dir():
+            outcome.notes.append(f"{name} is absent: no folder {folder}")
+            continue
+        corpus = load_corpus(folder)
+        trial = _trial(outcome, corpus, quick=quick, taught_doubt=True)
+        _measure(outcome, corpus, trial, quick=quick)
+        if name == "snips":
+            _overconfident(outcome, corpus, quick=quick)
+    return outcome
+
+
+def _trial(outcome: Outcome, corpus: Corpus, *, quick: bool, taught_doubt: bool) -> Trial:
+    recipe = recipe_of(epochs=1 if quick else EPOCHS, taught_doubt=taught_doubt)
+    predictor, took_s = trained(corpus, recipe)
+    how = "kept from an earlier run" if took_s is None else f"trained in {took_s:.0f} s"
+    doubt = "taught doubt" if taught_doubt else "not taught doubt"
+    outcome.notes.append(f"{corpus.name}: {recipe.epochs} epochs of recipe {recipe.name}, {doubt}, {how}")
+    return trial_of(corpus, predictor, most=300 if quick else 1500)
+
+
+def _measure(outcome: Outcome, corpus: Corpus, trial: Trial, *, quick: bool) -> None:
+    clean, usual = trial.clean(), _oos_share(corpus)
+    healthy = _as_usual(trial, clean, usual)
+    quality_rows, notice_rows = [], []
+    for kind in Kind:
+        pairs = [_pair(trial, kind, seed) for seed in range(1, 2 if quick else 4)]
+        quality_rows.append(_quality_row(outcome, corpus.name, kind, clean, pairs))
+        off, on = (_as_usual(trial, run, usual) for run in pairs[0])
+        notice_rows.append(_notice_row(trial, kind, healthy, (off, on), waves=5 if quick else 50))
+    scored = clean.quality
+    title = f"{corpus.name}, {scored.samples} test texts: clean accuracy {scored.intent_accuracy:.3f}" + (
+        f", slot F1 {scored.slot_f1:.3f}" if corpus.slots else ""
+    )
+    outcome.sheets.append(Sheet(title=title, columns=_QUALITY, rows=quality_rows))
+    title = f"{corpus.name}: malformed requests until it is noticed, median of the waves"
+    outcome.sheets.append(Sheet(title=title, columns=_NOTICE, rows=notice_rows))
+    _out_of_scope(outcome, trial, clean)
+    _alarms(outcome, corpus.name, trial, healthy, requests=100_000 if quick else REQUESTS_PER_DAY_AT_50_HZ)
+
+
+def _pair(trial: Trial, kind: Kind, seed: int) -> tuple[Run, Run]:
+    made = trial.malformed(kind, seed)
+    return trial.nets_off(made), trial.nets_on(made)
+
+
+def _quality_row(
+    outcome: Outcome, corpus: str, kind: Kind, clean: Run, pairs: Sequence[tuple[Run, Run]]
+) -> tuple[str, ...]:
+    row = [str(kind)]
+    for measured in ("intent_accuracy", "slot_f1"):
+        whole = getattr(clean.quality, measured)
+        off, on = ([getattr(run.quality, measured) for run in side] for side in zip(*pairs, strict=True))
+        back = [won_back(whole, before, after) for before, after in zip(off, on, strict=True)]
+        middle = statistics.median(back)
+        low, high = quartiles(back)
+        if middle == middle:  # noqa: PLR0124 -- not NaN: a corpus without slots lost none
+            name = f"{corpus}_{kind}_{measured}_won_back".replace(" ", "_").replace("-", "_")
+            outcome.ratios[name] = Ratio(value=middle, low=low, high=high, by_minimum=min(back))
+            row += [f"{statistics.median(off):.3f}", f"{statistics.median(on):.3f}", f"{middle:.0%}"]
+        else:
+            row += ["–", "–", "–"]
+    return tuple(row)
+
+
+def _notice_row(
+    trial: Trial,
+    kind: str,
+    healthy: Sequence[Answered],
+    bad: tuple[Sequence[Answered], Sequence[Answered]],
+    *,
+    waves: int,
+) -> tuple[str, ...]:
+    off, on = bad
+    baseline = trial.baseline
+    return (
+        kind,
+        f"{_weak(off):.1%}",
+        until_noticed(lambda: Confidence(baseline), healthy, off, waves=waves).in_words(),
+        f"{_weak(on):.1%}",
+        until_noticed(lambda: Confidence(baseline), healthy, on, waves=waves).in_words(),
+        until_noticed(lambda: AllNets(baseline), healthy, on, waves=waves).in_words(),
+    )
+
+
+def _overconfident(outcome: Outcome, corpus: Corpus, *, quick: bool) -> None:
+    """A model that was trained as most are: sure of itself whatever it reads."""
+    trial = _trial(outcome, corpus, quick=quick, taught_doubt=False)
+    clean = trial.clean()
+    rows = []
+    for kind in Kind:
+        off, on = _pair(trial, kind, 1)
+        noticed = _notice_row(trial, kind, clean.answers, (off.answers, on.answers), waves=5 if quick else 50)
+        scores = (f"{off.quality.intent_accuracy:.3f}", f"{off.quality.slot_f1:.3f}")
+        rows.append((noticed[0], *scores, *noticed[1:3], noticed[-1]))
+    columns = ("kind", "accuracy off", "slot F1 off", *_NOTICE[1:3], _NOTICE[-1])
+    scored = clean.quality
+    title = (
+        f"{corpus.name}, a model that was not taught doubt (clean accuracy {scored.intent_accuracy:.3f}, slot F1 "
+        f"{scored.slot_f1:.3f}): where the intent confidence alone sleeps"
+    )
+    outcome.sheets.append(Sheet(title=title, columns=columns, rows=rows))
+
+
+def _out_of_scope(outcome: Outcome, trial: Trial, clean: Run) -> None:
+    share = caught(trial, clean)
+    if not share >= 0.0:
+        return
+    rows: list[tuple[str, ...]] = [("clean", "–", f"{share:.1%}")]
+    for kind in Kind:
+        off, on = _pair(trial, kind, 1)
+        rows.append((str(kind), f"{caught(trial, off):.1%}", f"{caught(trial, on):.1%}"))
+    title = "out-of-scope texts that are named so or go to the fallback (confidence below 0.50)"
+    outcome.sheets.append(Sheet(title=title, columns=("kind", "nets off", "nets on"), rows=rows))
+
+
+def _alarms(outcome: Outcome, name: str, trial: Trial, healthy: Sequence[Answered], *, requests: int) -> None:
+    found = false_alarms(trial.baseline, healthy, requests=requests)
+    rule = rule_for(trial.baseline)
+    outcome.notes.append(
+        f"{name}: {found.requests:,} clean requests (a day at 50 rps has {REQUESTS_PER_DAY_AT_50_HZ:,}): "
+        f"{found.per_day(found.trips):.1f} false trips and {found.per_day(found.warnings):.1f} false warnings a day; "
+        f"the rule: {rule.in_words()}; {trial.baseline.weak_fraction:.1%} of the validation answers are weak"
+    )
+
+
+def _oos_share(corpus: Corpus) -> float:
+    return sum(one.intent == OUT_OF_SCOPE for one in corpus.validation) / len(corpus.validation)
+
+
+def _as_usual(trial: Trial, run: Run, share: float) -> list[Answered]:
+    """The answers with no more out-of-scope texts among them than validation has: the test texts hold many."""
+    inside: list[Answered] = []
+    outside: list[Answered] = []
+    for one, utterance in zip(run.answers, trial.utterances, strict=True):
+        (outside if utterance.intent == OUT_OF_SCOPE else inside).append(one)
+    wanted = round(len(inside) * share / (1.0 - share))
+    return inside + random.Random(1).sample(outside, min(wanted, len(outside)))
+
+
+def _weak(answers: Sequence[Answered]) -> float:
+    return sum(one.outcome == "weak" for one in answers) / len(answers)
