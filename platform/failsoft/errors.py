@@ -23,6 +23,7 @@
     │   └── PreemptedError      the run was told to leave; what it had is saved, the same command goes on
     ├── ServingError
     │   ├── BadRequestError     the caller sent something that no model can answer
+    │   ├── NotLoadedError      the release that is wanted is still being read; nothing is known of it yet
     │   ├── SaturatedError      more is asked at once than this process may hold; ask again in a moment
     │   ├── PlanStoreError      a routing plan could not be made durable, so it was not made true
     │   └── NotAuthorizedError  an operator route was called without its token
@@ -136,6 +137,10 @@ class ServingError(FailsoftError):
 
 class BadRequestError(ServingError):
     """The caller sent something that no model can answer."""
+
+
+class NotLoadedError(ServingError):
+    """The release that is wanted is still being read: that says nothing about it, nor about any other."""
 
 
 class SaturatedError(ServingError):

@@ -21,6 +21,10 @@ class GatewayClient:
         except httpx.InvalidURL as error:
             raise ConfigError(f"{url!r} is no address ({error}); give one like http://127.0.0.1:8000") from error
 
+    def close(self) -> None:
+        """End its connections."""
+        self._http.close()
+
     def status(self) -> dict[str, Any]:
         """What the gateway replica that answers knows: plan, window, counters."""
         answer = self._call("GET", "/v1/status")

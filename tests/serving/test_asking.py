@@ -133,3 +133,11 @@ async def test_a_model_of_which_nothing_comes_back_is_late() -> None:
 async def test_one_replica_of_two_that_hangs_is_late_while_the_other_answers_at_once() -> None:
     found = await outcomes_of(Replicas(30.0, 0.002), at_once=2, rounds=3)
     assert set(found) == {Outcome.GOOD, Outcome.LATE}
+
+
+async def test_a_colour_that_this_app_does_not_have_is_no_fault_of_any_model() -> None:
+    """With one slot, until the controller has made a plan for it."""
+    asker = Asker({}, clock=ManualClock())
+    reading = await asker.ask(Colour.GREEN, "hello", Allowance(left_s=1.0, whole_s=1.0))
+    assert isinstance(reading, NoReading)
+    assert reading.outcome is Outcome.SHED

@@ -12,7 +12,7 @@ from ray.exceptions import RayActorError, RayTaskError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException
 from ray.serve.handle import DeploymentHandle
 
-from failsoft.errors import ServingError
+from failsoft.errors import NotLoadedError, ServingError
 from failsoft.health.window import Outcome
 from failsoft.models.scores import ScoreBatch
 from failsoft.serving.handle_arm import HandleArm
@@ -198,3 +198,11 @@ async def test_a_reply_that_is_none_is_an_error_of_the_model_and_never_of_the_ca
     reading = await ask(cast("ModelReply", garbage))
     assert reading.outcome is Outcome.ERROR
     assert "can't be read" in reading.why
+
+
+async def test_a_release_that_is_still_being_read_is_no_fault_of_the_model() -> None:
+    still_reading = RayTaskError("predict", "trace", NotLoadedError("blue is reading")).as_instanceof_cause()
+    reading = await ask(still_reading)
+    assert isinstance(reading, NoReading)
+    assert reading.outcome is Outcome.SHED
+    assert "still loading" in reading.why

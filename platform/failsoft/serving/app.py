@@ -20,6 +20,7 @@ from failsoft.health.clock import SystemClock
 from failsoft.serving.config import AppConfig
 from failsoft.serving.deployments import Fallback, ModelColour
 from failsoft.serving.gateway import Gateway
+from failsoft.serving.one_slot import SLOT
 from failsoft.serving.plan import Colour
 from failsoft.serving.seam import Loader
 from failsoft.serving.settings import ServeSettings, settings_of
@@ -52,6 +53,7 @@ def build_app(config: AppSpec, settings: ServeSettings | Mapping[str, Any] | Non
         release=bundle.name,
         task=config.task(),
         profile=asked.profile,
+        slots=asked.slots,
         gateway=asked.gateway(),
         allow_planned_faults=asked.allow_planned_faults,
     )
@@ -73,12 +75,13 @@ def _release(home: Home, asked: str | None) -> Bundle:
 
 
 def _assembled(config: AppConfig, load: Loader, settings: ServeSettings) -> Application:
-    colours = {colour: _model(config, colour, load, settings) for colour in Colour}
+    wanted = list(Colour) if config.slots == 2 else [SLOT]
+    colours = {colour: _model(config, colour, load, settings) for colour in wanted}
     fallback = _deploy(Fallback, "fallback", settings, replicas=1).bind(config)
     gateway = _deploy(serve.ingress()(Gateway), "gateway", settings, replicas=settings.gateways)
     room = 2 * config.gateway.max_requests  # the gateway itself says 429, in words; Serve would only let callers wait
     return gateway.options(max_ongoing_requests=room).bind(
-        config, colours[Colour.BLUE], colours[Colour.GREEN], fallback
+        config, colours[Colour.BLUE], colours.get(Colour.GREEN), fallback
     )
 
 

@@ -15,6 +15,7 @@ from failsoft.serving.plan import Colour, RoutingPlan
 from failsoft.serving.readings import ModelArm, NoReading, Reading
 from failsoft.serving.visit import Allowance
 
+_NO_SUCH_MODEL = NoReading(outcome=Outcome.SHED, why="this app has one slot, and the plan is from before that")
 _BUSY = NoReading(outcome=Outcome.SHED, why="the gateway was too busy to wait for the model")
 _OVERSLEPT_S = 0.05
 """A deadline that is noticed so much too late was missed by this process; a healthy loop is a few ms late."""
@@ -70,10 +71,13 @@ class Asker:
         """
         if not time.left_s > 0.0:
             return _BUSY
+        model = self._models.get(colour)
+        if model is None:
+            return _NO_SUCH_MODEL
         asked_s = self._clock.monotonic_s()
         try:
             async with asyncio.timeout(time.left_s):
-                reading = await self._models[colour].ask(text)
+                reading = await model.ask(text)
         except TimeoutError:
             passed_s = self._clock.monotonic_s() - asked_s
             if self._waits_in_line(colour, asked_s, passed_s):

@@ -76,7 +76,9 @@ class AppConfig:
     task: Task
     """What is asked, how it is judged, and who answers instead."""
     profile: str = "production"
-    """Name of the stage policy: production or drill."""
+    """Name of the stage policy: production, by-hand or drill."""
+    slots: int = 2
+    """Model deployments: two colours, or 1 for a model too large to be loaded twice (see ``one_slot.py``)."""
     gateway: GatewayConfig = field(default_factory=GatewayConfig)
     allow_planned_faults: bool = False
     """Let a file in the home's ``faults`` folder break this app on purpose; drills only."""
@@ -85,3 +87,5 @@ class AppConfig:
         """Refuse a home that means another folder on another machine."""
         if not self.home.is_absolute():
             raise ConfigError(f"home is {self.home}; give an absolute path, replicas run in other folders")
+        if self.slots not in (1, 2):
+            raise ConfigError(f"slots is {self.slots}; use 2, or 1 for a model too large to be loaded twice")

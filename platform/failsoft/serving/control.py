@@ -117,6 +117,10 @@ class Controller:
             self._rollout.trip(Trip.of(trip))
         return self._plan()
 
+    async def holds(self, name: str, held: dict[str, Any]) -> None:
+        """A model replica says what it has loaded, and how long that took; for people."""
+        self._roll_call.holds(name, held)
+
     async def force(self, for_s: float | None, why: str, by: str) -> str:
         """An operator's order; see :meth:`Rollout.force`."""
         self._rollout.force(for_s, why=why, by=by)
@@ -156,7 +160,7 @@ class Controller:
     async def status(self) -> dict[str, Any]:
         """Everything known, for people."""
         process = {"pid": os.getpid(), "events_not_recorded": self._around.unrecorded}
-        return self._rollout.status() | process | {"replicas": self._roll_call.replicas()}
+        return self._rollout.status() | process | self._roll_call.status()
 
     async def stop(self) -> None:
         """End the background duties; the plan is stored already."""

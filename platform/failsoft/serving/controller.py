@@ -6,7 +6,7 @@ It restarts for ever, calls to it are retried for ever, and nobody calls it whil
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from failsoft.artifacts.home import Home
 from failsoft.artifacts.manifest import digest_bytes
 from failsoft.errors import FailsoftError, PlanStoreError, ServingError
 from failsoft.health.clock import SystemClock
+from failsoft.serving.config import AppConfig
 from failsoft.serving.control import Controller, ControllerConfig
 from failsoft.serving.evidence import OutcomeBatch
 from failsoft.serving.follower import PlanFollower
@@ -31,6 +32,7 @@ __all__ = [
     "ControllerClient",
     "ControllerConfig",
     "controller_name",
+    "controller_of",
     "follow_plans",
     "start_controller",
     "stop_controller",
@@ -74,6 +76,11 @@ def _handle(config: ControllerConfig) -> Any:
         enable_task_events=False,
     )
     return actor.remote(asdict(config), _ready_fractions)
+
+
+def controller_of(app: AppConfig) -> ControllerConfig:
+    """The controller that an app's replicas ask."""
+    return ControllerConfig(home=str(app.home), release=app.release, profile=app.profile, slots=app.slots)
 
 
 def start_controller(config: ControllerConfig) -> None:
@@ -127,6 +134,10 @@ class ControllerClient:
     async def trip(self, trip: Trip) -> RoutingPlan:
         """See :meth:`Controller.trip`."""
         return await self._ask("trip", trip.as_json())
+
+    async def holds(self, held: Mapping[str, Any]) -> None:
+        """See :meth:`Controller.holds`; the name is this client's."""
+        await self._call("holds", self._name, dict(held))
 
     async def force(self, for_s: float | None, why: str, by: str) -> RoutingPlan:
         """See :meth:`Rollout.force`."""

@@ -10,6 +10,7 @@ import os
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,20 +18,23 @@ from typing import Any
 
 from failsoft.artifacts.bundle import Bundle
 from failsoft.artifacts.home import Home
-from failsoft.errors import ServingError
+from failsoft.errors import FailsoftError, NotLoadedError, ServingError
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.health.faults import FaultKind
 from failsoft.health.ledger import Ledger, Side
 from failsoft.serving.config import AppConfig
-from failsoft.serving.controller import ControllerConfig, follow_plans
+from failsoft.serving.controller import ControllerClient, controller_of, follow_plans
 from failsoft.serving.diary import Diary
 from failsoft.serving.golden import check_golden
 from failsoft.serving.holder import ReleaseHolder, Wanted, wanted_of
+from failsoft.serving.host_shelf import HostShelf, memory_folder
 from failsoft.serving.kit import open_shelf
 from failsoft.serving.plain import without_tensors
-from failsoft.serving.plan import Colour
+from failsoft.serving.plan import Colour, RoutingPlan
 from failsoft.serving.replies import ModelReply
 from failsoft.serving.seam import Loader, Measures, Predictor, RungAnswer
+from failsoft.serving.slot import SlotHolder
+from failsoft.serving.slot_memory import SlotMemory
 
 _RETRY_S = 2.0
 """A release that did not load is tried again this often: the disk may have been away."""
@@ -64,9 +68,11 @@ class ModelColour:
         self._quality = config.task.kind
         self._diary = Diary(Ledger(home.ledger, clock, side=Side.SERVING, subject=f"{colour} model"))
         self._compute = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")
-        self._holder = ReleaseHolder(self._open, self._refused)
-        controller = ControllerConfig(home=str(config.home), release=config.release, profile=config.profile)
-        self._follower = follow_plans(controller, name=f"{colour}-{uuid.uuid4().hex[:8]}")
+        self._memory = SlotMemory(HostShelf(self._releases, memory_folder(home.root), clock))
+        self._holder = self._make_holder(config.slots)
+        name = f"{colour}-{uuid.uuid4().hex[:8]}"
+        self._follower = follow_plans(controller_of(config), name=name)
+        self._client, self._told = ControllerClient(controller_of(config), name=name), dict[str, Any]()
         await self._follower.start()
         await self._holder.want(wanted_of(self._follower.plan, colour))
         self._tasks = [asyncio.create_task(self._keep_loaded(), name="loading releases")]
@@ -78,9 +84,14 @@ class ModelColour:
         """Score clean texts or instances in one batch.
 
         Raises:
-            ServingError: no release is loaded.
+            NotLoadedError: a release is on its way.
+            ServingError: no release is loaded, and none will be.
         """
         held = self._holder.held
+        if held is None and self._holder.loading:
+            raise NotLoadedError(
+                f"{self._colour} is reading the release that is wanted; the fallback answers meanwhile"
+            )
         if held is None:
             raise ServingError(
                 f"{self._colour} has no release loaded: {self._holder.refusal or 'the plan asks for none'}"
@@ -103,7 +114,7 @@ class ModelColour:
             "release": held.wanted.release if held else None,
             "load_generation": held.wanted.load_generation if held else None,
             "refusal": self._holder.refusal,
-        }
+        } | self._holder.status()
 
     async def check_health(self) -> None:
         """Called by Serve.
@@ -122,11 +133,41 @@ class ModelColour:
         while True:
             plan = self._follower.plan
             await self._holder.want(wanted_of(plan, self._colour))
+            await self._keep_at_hand(plan)
             await self._follower.changed(timeout_s=_RETRY_S, known_epoch=plan.epoch)
+
+    async def _keep_at_hand(self, plan: RoutingPlan) -> None:
+        """With one slot: what a swap back needs; and let the controller show what this replica has loaded."""
+        held = await self.describe()
+        if self._one_slot:
+            await self._memory.keep_for(plan)
+            held |= await asyncio.to_thread(self._memory.status)
+        if held != self._told:
+            with suppress(FailsoftError):  # told again after the next look
+                await self._client.holds(held)
+                self._told = held
+
+    def _make_holder(self, slots: int) -> ReleaseHolder[_Loaded] | SlotHolder[_Loaded]:
+        self._one_slot = slots == 1
+        if not self._one_slot:
+            return ReleaseHolder(self._open, self._refused)
+        return SlotHolder(
+            self._open_in_slot,
+            on_refusal=self._refused,
+            on_swap=lambda swap: self._diary.record("release_swapped", swap.in_words(), took_s=swap.took_s),
+            clock=self._clock,
+            let_go=lambda loaded: self._compute.submit(_close, loaded.model).result(),  # behind the last call of it
+        )
 
     def _open(self, release: str) -> _Loaded:
         """A release whose every byte was verified and that answers its golden inputs as it did when it was made."""
-        bundle = Bundle.of(self._releases.open(release))
+        return self._make(Bundle.of(self._releases.open(release)))
+
+    def _open_in_slot(self, release: str) -> tuple[_Loaded, bool]:
+        bundle, from_memory = self._memory.open(release)
+        return self._make(bundle), from_memory
+
+    def _make(self, bundle: Bundle) -> _Loaded:
         model = self._load(bundle)
         measures = bundle.measures()
         check_golden(model, bundle, self._quality, measures)
@@ -164,6 +205,13 @@ def _timed(predict: Callable[[Sequence[Any]], Any], texts: Sequence[Any], clock:
     began_s = clock.monotonic_s()
     scores = without_tensors(predict(texts))
     return scores, (clock.monotonic_s() - began_s) * 1000.0
+
+
+def _close(model: Predictor) -> None:
+    """Let a model give back what it holds on its device, if it knows how; the rest goes with its last reference."""
+    close = getattr(model, "close", None)
+    if close is not None:
+        close()
 
 
 def _break(model: Predictor) -> str:

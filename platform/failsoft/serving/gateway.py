@@ -23,7 +23,13 @@ from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Ledger, Side
 from failsoft.serving.auth import bearer_guard
 from failsoft.serving.config import AppConfig
-from failsoft.serving.controller import ControllerClient, ControllerConfig, follow_plans, start_controller
+from failsoft.serving.controller import (
+    ControllerClient,
+    ControllerConfig,
+    controller_of,
+    follow_plans,
+    start_controller,
+)
 from failsoft.serving.diary import Diary
 from failsoft.serving.evidence import OutcomeBatch
 from failsoft.serving.front import FrontDesk
@@ -54,7 +60,7 @@ class Gateway:
     Args:
         config: the app's settings.
         blue: handle of the blue model.
-        green: handle of the green model.
+        green: handle of the green model; None with one slot.
         fallback: handle of the stand-alone fallback; held so that it is part of the app, never called from here.
     """
 
@@ -62,14 +68,14 @@ class Gateway:
         self,
         config: AppConfig,
         blue: DeploymentHandle[Any],
-        green: DeploymentHandle[Any],
+        green: DeploymentHandle[Any] | None,
         fallback: DeploymentHandle[Any],
     ) -> None:
         self._name, self._config = f"gateway-{uuid.uuid4().hex[:8]}", config
         self._fallback = fallback
         self._clock, self._home = SystemClock(), Home.find(config.home)
         self._diary = Diary(Ledger(self._home.ledger, self._clock, side=Side.SERVING, subject=self._name))
-        controller = ControllerConfig(home=str(config.home), release=config.release, profile=config.profile)
+        controller = controller_of(config)
         self._controller, self._follower = ControllerClient(controller), follow_plans(controller, name=self._name)
         await self._follower.start()
         self._buffer = OutcomeBuffer(self._name)
@@ -86,7 +92,8 @@ class Gateway:
             mirror=self._mirror,
         )
         self._follower.on_change(self._desk.follow)
-        self._arms = arms = {Colour.BLUE: self._make_arm(blue), Colour.GREEN: self._make_arm(green)}
+        handles = {Colour.BLUE: blue, Colour.GREEN: green}
+        self._arms = arms = {colour: self._make_arm(handle) for colour, handle in handles.items() if handle is not None}
         self._answerer = self._make_answerer()
         self._report_refusals()
         self._tasks = [asyncio.create_task(duty, name=name) for name, duty in self._duties().items()]

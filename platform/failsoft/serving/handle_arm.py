@@ -14,7 +14,7 @@ from ray.exceptions import RayError, RayTaskError
 from ray.serve.exceptions import BackPressureError, RayServeException
 from ray.serve.handle import DeploymentHandle
 
-from failsoft.errors import SaturatedError, ServingError
+from failsoft.errors import NotLoadedError, SaturatedError, ServingError
 from failsoft.health.window import Outcome
 from failsoft.serving.coalescer import Coalescer, CoalescerPolicy
 from failsoft.serving.replies import ModelReply, read_reply
@@ -82,6 +82,8 @@ class HandleArm:
             return read_reply(await self._call(texts), self._quality, texts=len(texts))
         except BackPressureError as error:
             return [NoReading(outcome=Outcome.SHED, why=f"the model's queue is full: {error}")] * len(texts)
+        except NotLoadedError as error:
+            return [NoReading(outcome=Outcome.SHED, why=f"the model is still loading: {last_line(error)}")] * len(texts)
         except (RayError, RayServeException) as error:
             if len(texts) > 1 and _raised_over_a_text(error):
                 return [(await self._ask_all([text]))[0] for text in texts]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ class RollCall:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._heard: dict[str, _Heard] = {}
+        self._held: dict[str, dict[str, Any]] = {}
 
     def heard(self, name: str, epoch: int) -> None:
         """A replica says which plan it has. Those without a name, or a plan, tell nothing."""
@@ -33,6 +35,16 @@ class RollCall:
         self._heard[name] = _Heard(epoch=epoch, at_s=self._clock.monotonic_s())
         if len(self._heard) > _MAX:  # replicas come and go under new names for as long as this lives
             self._heard.pop(next(iter(self._heard)))
+
+    def holds(self, name: str, held: Mapping[str, Any]) -> None:
+        """A model replica says what it has loaded."""
+        self._held[name] = dict(held)
+
+    def status(self) -> dict[str, Any]:
+        """Replicas and models, for people."""
+        replicas = self.replicas()
+        self._held = {name: held for name, held in self._held.items() if name in replicas}
+        return {"replicas": replicas, "models": dict(self._held)}
 
     def replicas(self) -> dict[str, dict[str, Any]]:
         """For each replica that is not gone the plan it said it has, and how long ago."""

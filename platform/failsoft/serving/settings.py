@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from failsoft.errors import ConfigError
 from failsoft.serving.config import GatewayConfig
 
-_DEADLINE_MS = {"production": 250.0, "drill": 600.0}
+_DEADLINE_MS = {"production": 250.0, "by-hand": 250.0, "drill": 600.0}
 
 
 class ServeSettings(BaseModel):
@@ -23,7 +23,10 @@ class ServeSettings(BaseModel):
     """Root folder; None: ``$FAILSOFT_HOME``, else ``.failsoft`` in the working folder."""
     release: str | None = None
     """Name of the release to serve first; None: the newest published whole one."""
-    profile: Literal["production", "drill"] = "production"
+    profile: Literal["production", "by-hand", "drill"] = "production"
+    """Times of the stages; by-hand: production's, and each stage that was passed waits for an operator."""
+    slots: Literal[1, 2] = 2
+    """1 for a model too large to be loaded twice: the older release is kept in host memory and swapped back in."""
     gateways: int = Field(default=2, ge=1, le=64)
     replicas: int = Field(default=1, ge=1, le=64)
     """Replicas of each colour."""
