@@ -2,7 +2,7 @@
 
 For SNIPS and CLINC150 (below ``$FAILSOFT_TEST_DATA``, else in ``shared/data`` beside the checkout) and six kinds of
 malformed traffic at 70 % of the words. Nets off: the model gets the text as it came, and its intent confidence alone is
-watched. Nets on: sanitizer, and all signals of the panel.
+watched. Nets on: sanitizer, and all signals of the panel. A glance (``--quick``) takes the embedded corpus instead.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import random
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from failsoft.models.corpora import load_corpus
 from failsoft.models.corpus import Corpus
-from failsoft.models.malformed import Kind
+from failsoft.models.malformed import Kind, malformed
+from failsoft.models.recipe import Recipe
 from tests.benchmarks.measuring import Ratio, quartiles
-from tests.benchmarks.nets_model import EPOCHS, recipe_of, trained
+from tests.benchmarks.nets_model import EPOCHS_WITHOUT_DOUBT, recipe_of, trained
 from tests.benchmarks.nets_noticing import (
     REQUESTS_PER_DAY_AT_50_HZ,
     AllNets,
@@ -27,6 +29,7 @@ from tests.benchmarks.nets_noticing import (
 from tests.benchmarks.nets_trial import OUT_OF_SCOPE, Answered, Run, Trial, caught, trial_of, won_back
 from tests.benchmarks.outcome import Outcome, Sheet
 from tests.conftest import data_folder
+from tests.models.toys import toy_corpus, toy_predictor
 
 _QUALITY = ("kind", "accuracy off", "on", "won back", "slot F1 off", "on", "won back")
 _NOTICE = ("kind", "nets off: weak", "confidence alone notices after", "nets on: weak", "confidence", "all nets after")
@@ -35,37 +38,52 @@ _NOTICE = ("kind", "nets off: weak", "confidence alone notices after", "nets on:
 def measure(*, quick: bool) -> Outcome:
     """All kinds on both corpora; ratios are shares of the loss that is won back."""
     outcome = Outcome(name="nets")
+    if quick:
+        outcome.notes.append("a glance: the embedded corpus and a toy model, not the published corpora")
+        _measure(outcome, toy_corpus(), trial_of(toy_corpus(), toy_predictor()), _GLANCE)
+        return outcome
     for name in ("snips", "clinc150"):
         folder = data_folder(name)
         if not folder.is_dir():
             outcome.notes.append(f"{name} is absent: no folder {folder}")
             continue
         corpus = load_corpus(folder)
-        trial = _trial(outcome, corpus, quick=quick, taught_doubt=True)
-        _measure(outcome, corpus, trial, quick=quick)
+        _measure(outcome, corpus, _trial(outcome, corpus, recipe_of()), _FULL)
         if name == "snips":
-            _overconfident(outcome, corpus, quick=quick)
+            sure = _trial(outcome, corpus, recipe_of(epochs=EPOCHS_WITHOUT_DOUBT, taught_doubt=False))
+            _overconfident(outcome, corpus, sure)
     return outcome
 
 
-def _trial(outcome: Outcome, corpus: Corpus, *, quick: bool, taught_doubt: bool) -> Trial:
-    recipe = recipe_of(epochs=1 if quick else EPOCHS, taught_doubt=taught_doubt)
+@dataclass(frozen=True, kw_only=True)
+class _Effort:
+    seeds: int
+    waves: int
+    alarm_requests: int
+
+
+_GLANCE = _Effort(seeds=1, waves=3, alarm_requests=5_000)
+_FULL = _Effort(seeds=3, waves=50, alarm_requests=REQUESTS_PER_DAY_AT_50_HZ)
+
+
+def _trial(outcome: Outcome, corpus: Corpus, recipe: Recipe) -> Trial:
     predictor, took_s = trained(corpus, recipe)
     how = "kept from an earlier run" if took_s is None else f"trained in {took_s:.0f} s"
-    doubt = "taught doubt" if taught_doubt else "not taught doubt"
+    doubt = "taught doubt" if recipe.distortion.text_fraction else "not taught doubt"
     outcome.notes.append(f"{corpus.name}: {recipe.epochs} epochs of recipe {recipe.name}, {doubt}, {how}")
-    return trial_of(corpus, predictor, most=300 if quick else 1500)
+    return trial_of(corpus, predictor)
 
 
-def _measure(outcome: Outcome, corpus: Corpus, trial: Trial, *, quick: bool) -> None:
+def _measure(outcome: Outcome, corpus: Corpus, trial: Trial, effort: _Effort) -> None:
     clean, usual = trial.clean(), _oos_share(corpus)
+    outcome.controls[f"{corpus.name}: clean texts, nets on over off"] = _harm(corpus, trial, clean)
     healthy = _as_usual(trial, clean, usual)
     quality_rows, notice_rows = [], []
     for kind in Kind:
-        pairs = [_pair(trial, kind, seed) for seed in range(1, 2 if quick else 4)]
+        pairs = [_pair(trial, kind, seed) for seed in range(1, effort.seeds + 1)]
         quality_rows.append(_quality_row(outcome, corpus.name, kind, clean, pairs))
         off, on = (_as_usual(trial, run, usual) for run in pairs[0])
-        notice_rows.append(_notice_row(trial, kind, healthy, (off, on), waves=5 if quick else 50))
+        notice_rows.append(_notice_row(trial, kind, healthy, (off, on), waves=effort.waves))
     scored = clean.quality
     title = f"{corpus.name}, {scored.samples} test texts: clean accuracy {scored.intent_accuracy:.3f}" + (
         f", slot F1 {scored.slot_f1:.3f}" if corpus.slots else ""
@@ -74,7 +92,15 @@ def _measure(outcome: Outcome, corpus: Corpus, trial: Trial, *, quick: bool) -> 
     title = f"{corpus.name}: malformed requests until it is noticed, median of the waves"
     outcome.sheets.append(Sheet(title=title, columns=_NOTICE, rows=notice_rows))
     _out_of_scope(outcome, trial, clean)
-    _alarms(outcome, corpus.name, trial, healthy, requests=100_000 if quick else REQUESTS_PER_DAY_AT_50_HZ)
+    _alarms(outcome, corpus.name, trial, healthy, requests=effort.alarm_requests)
+
+
+def _harm(corpus: Corpus, trial: Trial, clean: Run) -> Ratio:
+    """What the nets do to text that nothing is wrong with: 1 is nothing."""
+    through = trial.nets_on([malformed(one.text, Kind.UNSEEN, random.Random(1), rate=0.0) for one in trial.utterances])
+    measured = "slot_f1" if corpus.slots else "intent_accuracy"
+    share = getattr(through.quality, measured) / getattr(clean.quality, measured)
+    return Ratio(value=share, low=share, high=share, by_minimum=share)
 
 
 def _pair(trial: Trial, kind: Kind, seed: int) -> tuple[Run, Run]:
@@ -121,14 +147,13 @@ def _notice_row(
     )
 
 
-def _overconfident(outcome: Outcome, corpus: Corpus, *, quick: bool) -> None:
+def _overconfident(outcome: Outcome, corpus: Corpus, trial: Trial) -> None:
     """A model that was trained as most are: sure of itself whatever it reads."""
-    trial = _trial(outcome, corpus, quick=quick, taught_doubt=False)
     clean = trial.clean()
     rows = []
     for kind in Kind:
         off, on = _pair(trial, kind, 1)
-        noticed = _notice_row(trial, kind, clean.answers, (off.answers, on.answers), waves=5 if quick else 50)
+        noticed = _notice_row(trial, kind, clean.answers, (off.answers, on.answers), waves=_FULL.waves)
         scores = (f"{off.quality.intent_accuracy:.3f}", f"{off.quality.slot_f1:.3f}")
         rows.append((noticed[0], *scores, *noticed[1:3], noticed[-1]))
     columns = ("kind", "accuracy off", "slot F1 off", *_NOTICE[1:3], _NOTICE[-1])

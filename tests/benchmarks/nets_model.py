@@ -17,6 +17,8 @@ from tests.models.toys import train
 
 KEPT = Path("build/nets")
 EPOCHS = 8
+EPOCHS_WITHOUT_DOUBT = 3
+"""Enough to show it."""
 _ROLES = ("weights.safetensors", "network.json", "codec.json", "labels.json")
 
 
