@@ -92,6 +92,22 @@ def test_the_status_shows_what_is_out_of_order_in_the_replica_that_was_asked() -
     assert "events of this replica not in the ledger" in shown
 
 
+def test_the_status_says_what_each_model_has_loaded_and_how_long_a_swap_took() -> None:
+    plain = {"pid": 7, "release": "r2", "load_generation": 3, "refusal": None, "loading": False, "swap": None}
+    slot = plain | {
+        "swap": "r2 was read from host memory in 3.20 s",
+        "in_host_memory": ["r1"],
+        "not_in_host_memory": {"r2": "5 bytes of memory are free"},
+    }
+    empty = plain | {"release": None, "load_generation": None, "loading": True}
+    shown = rows(rollout=ROLLOUT | {"models": {"green-1": plain, "blue-1": slot, "blue-2": empty}})
+    assert shown["model green-1"] == "r2, load 3"
+    assert shown["model blue-1"] == (
+        "r2, load 3; r2 was read from host memory in 3.20 s; in host memory: r1; r2 is not: 5 bytes of memory are free"
+    )
+    assert shown["model blue-2"] == "nothing; reading"
+
+
 def test_a_controller_that_is_away_is_said_and_the_rest_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     output = FakeGateway(monkeypatch, controller_away=True).run("status")
     assert "the last plan holds" in " ".join(output.replace("│", " ").split())

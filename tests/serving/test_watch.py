@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from failsoft.health.monitor import HealthPolicy, Status
 from failsoft.health.signals import Level, SignalPolicy
 from failsoft.health.window import Outcome
 from failsoft.serving.outcomes import Seen
-from failsoft.serving.plan import Arm
+from failsoft.serving.plan import Arm, Colour, Stage
 from failsoft.serving.watch import Watch
 from tests.serving.fakes import plan
 
@@ -64,14 +64,32 @@ def test_shed_and_hopeless_input_never_trip() -> None:
     assert watch.verdict().status is Status.NO_VERDICT
 
 
-def test_a_new_epoch_starts_with_an_empty_window_and_an_armed_trip() -> None:
+def test_other_weights_start_with_an_empty_window_and_an_armed_trip() -> None:
     trips = Trips()
     watch = watch_of(trips)
     feed(watch, Outcome.WEAK, 30)
-    watch.follow(plan(epoch=2))
+    watch.follow(replace(plan(epoch=2), load_generation={Colour.BLUE: 2, Colour.GREEN: 0}))
     assert watch.verdict().total == 0
     feed(watch, Outcome.WEAK, 30, epoch=2)
     assert [epoch for epoch, _ in trips.seen] == [1, 2]
+
+
+def test_another_stage_starts_with_an_empty_window() -> None:
+    watch = watch_of(Trips())
+    watch.follow(plan(Stage.CANARY, epoch=2, share=0.05))
+    feed(watch, Outcome.GOOD, 30, epoch=2)
+    watch.follow(plan(Stage.RAMP_20, epoch=3, share=0.2))
+    assert watch.verdict().total == 0
+
+
+def test_a_plan_that_only_fits_the_share_keeps_the_window_and_what_is_under_way_still_counts() -> None:
+    trips = Trips()
+    watch = watch_of(trips)
+    watch.follow(plan(Stage.RAMP_20, epoch=2, share=0.2))
+    for epoch in range(2, 22):  # replicas come and go
+        watch.follow(plan(Stage.RAMP_20, epoch=epoch, share=0.01 * epoch))
+        feed(watch, Outcome.WEAK, 1, epoch=max(2, epoch - 1))
+    assert [len(trips.seen), watch.verdict().total] == [1, 20]
 
 
 def test_the_same_plan_told_again_keeps_the_window() -> None:
@@ -84,7 +102,7 @@ def test_the_same_plan_told_again_keeps_the_window() -> None:
 def test_late_news_from_an_older_epoch_is_dropped() -> None:
     trips = Trips()
     watch = watch_of(trips)
-    watch.follow(plan(epoch=2))
+    watch.follow(plan(Stage.RAMP_20, epoch=2, share=0.2))
     feed(watch, Outcome.ERROR, 100, epoch=1)
     assert watch.verdict().total == 0
     assert trips.seen == []

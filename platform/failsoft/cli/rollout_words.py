@@ -39,7 +39,7 @@ def _known(rollout: Mapping[str, Any]) -> Rows:
     ]
     rows += _order(rollout)
     rows += [("given up", f"{name}: {why}") for name, why in rollout["rejected"].items()]
-    rows += _swaps(rollout.get("models", {}))
+    rows += _models(rollout.get("models", {}))
     rows += [("storage", str(rollout["store_error"]))] if rollout["store_error"] else []
     return (*rows, *_unrecorded("controller", rollout))
 
@@ -55,8 +55,19 @@ def _replicas(replicas: Mapping[str, Mapping[str, Any]], *, epoch: int) -> str:
     return f"{at}; behind: {', '.join(behind)}" if behind else at
 
 
-def _swaps(models: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
-    return [(f"model {name}", str(held["in_words"])) for name, held in models.items() if held.get("in_words")]
+def _models(models: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
+    return [(f"model {name}", _model(held)) for name, held in models.items()]
+
+
+def _model(held: Mapping[str, Any]) -> str:
+    """What a model replica has loaded; with one slot also the last swap, and what there is to go back to."""
+    words = [f"{held['release']}, load {held['load_generation']}" if held["release"] else "nothing"]
+    words += ["reading"] if held.get("loading") else []
+    words += [str(held[what]) for what in ("swap", "refusal") if held.get(what)]
+    if held.get("in_host_memory"):
+        words.append(f"in host memory: {', '.join(held['in_host_memory'])}")
+    words += [f"{name} is not: {why}" for name, why in held.get("not_in_host_memory", {}).items()]
+    return "; ".join(words)
 
 
 def _this_replica(gateway: Mapping[str, Any]) -> Rows:

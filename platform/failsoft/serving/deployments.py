@@ -38,6 +38,8 @@ from failsoft.serving.slot_memory import SlotMemory
 
 _RETRY_S = 2.0
 """A release that did not load is tried again this often: the disk may have been away."""
+_TELL_AGAIN_S = 30.0
+"""What this replica has loaded is told again this often: a controller that was restarted has forgotten it."""
 _FAULT_POLL_S = 0.02
 """How soon a planned fault strikes; drills only."""
 
@@ -72,7 +74,8 @@ class ModelColour:
         self._holder = self._make_holder(config.slots)
         name = f"{colour}-{uuid.uuid4().hex[:8]}"
         self._follower = follow_plans(controller_of(config), name=name)
-        self._client, self._told = ControllerClient(controller_of(config), name=name), dict[str, Any]()
+        self._client = ControllerClient(controller_of(config), name=name)
+        self._told, self._told_s = dict[str, Any](), clock.monotonic_s()
         await self._follower.start()
         await self._holder.want(wanted_of(self._follower.plan, colour))
         self._tasks = [asyncio.create_task(self._keep_loaded(), name="loading releases")]
@@ -142,10 +145,11 @@ class ModelColour:
         if self._one_slot:
             await self._memory.keep_for(plan)
             held |= await asyncio.to_thread(self._memory.status)
-        if held != self._told:
+        now_s = self._clock.monotonic_s()
+        if held != self._told or now_s - self._told_s > _TELL_AGAIN_S:
             with suppress(FailsoftError):  # told again after the next look
                 await self._client.holds(held)
-                self._told = held
+                self._told, self._told_s = held, now_s
 
     def _make_holder(self, slots: int) -> ReleaseHolder[_Loaded] | SlotHolder[_Loaded]:
         self._one_slot = slots == 1

@@ -32,7 +32,8 @@ class Watch:
         self._policy, self._signals = policy, signals or SignalPolicy()
         self._on_trip = on_trip
         self._panel = SignalPanel(policy, self._signals)
-        self._epoch = -1
+        self._since = self._epoch = -1
+        self._weights: object = None
         self._tripped = False
         self.refusal: str | None = None
         """Why the policy is not armed from the release's baseline; None when it is. The watch runs unarmed then, which
@@ -50,14 +51,20 @@ class Watch:
         self.refusal = "; ".join(refusals) or None
 
     def follow(self, plan: RoutingPlan) -> None:
-        """Start an empty window when the epoch is another."""
-        if plan.epoch != self._epoch:
-            self._epoch, self._tripped = plan.epoch, False
+        """Start an empty window when another stage begins, or other weights are watched.
+
+        A plan that only fits shares to what is there keeps the window: replicas that come and go would else empty it
+        again and again, and a wave of bad answers would never be seen.
+        """
+        weights = plan.stage, plan.subject, plan.load_generation.get(plan.subject)
+        if plan.epoch != self._epoch and weights != self._weights:
+            self._since, self._tripped = plan.epoch, False
             self._panel.clear()
+        self._epoch, self._weights = plan.epoch, weights
 
     def record(self, seen: Seen) -> None:
-        """Count one answer of the subject; news from another epoch is dropped."""
-        if seen.epoch != self._epoch or self._tripped:
+        """Count one answer of the subject; news from before its window is dropped."""
+        if not self._since <= seen.epoch <= self._epoch or self._tripped:
             return
         panel, caller = self._panel, seen.caller
         panel.record(seen.outcome, caller)
