@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from failsoft.training.degradation import Degradations
 from failsoft.training.guard import GuardPolicy, StepGuard
@@ -209,6 +211,30 @@ def test_trouble_that_can_not_be_shared_goes_up_and_leaves_word_for_the_next_att
     word = take_note(tmp_path)
     assert word.startswith("rank 1 ran out of memory at test_net_steps.py:")
     assert "does not hold the model in its DDP wrapper" in word
+
+
+def test_trouble_beside_the_passes_leaves_word_too_where_those_of_the_passes_are_shared(tmp_path: Path) -> None:
+    """In the total norm, say: the others wait in the verdict by then, and end by their time-out."""
+    task = Plain()
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    try:
+        wrapped = DistributedDataParallel(task.model)
+        guard = StepGuard(model=wrapped, optimizer=torch.optim.SGD(task.model.parameters(), lr=0.1), ranks=OneOfTwo())
+        net = MemoryNet(guard=guard, policy=MemoryPolicy(), task=task, global_batch=8, run_folder=tmp_path)
+
+        def no_room() -> Tensor:
+            raise torch.OutOfMemoryError("tried to allocate 1 GiB")
+
+        guard.gradients.total_norm = no_room  # type: ignore[method-assign]
+        before = [parameter.detach().clone() for parameter in task.model.parameters()]
+        with pytest.raises(torch.OutOfMemoryError):
+            net.step(Batch(position=1, whole=WHOLE, loss=lambda _indices: wrapped(task.inputs).square().mean()))
+    finally:
+        dist.destroy_process_group()
+    assert all(torch.equal(one, other) for one, other in zip(task.model.parameters(), before, strict=True))
+    word = take_note(tmp_path)
+    assert word.startswith("rank 1 ran out of memory at test_net_steps.py:")
+    assert "beside the passes, where the other ranks can't be told" in word
 
 
 def test_pressure_alone_does_not_change_the_statistics_of_batch_norm() -> None:

@@ -54,7 +54,13 @@ class SharedAttempt:
         """
         if self._shadow is None:
             return self._alone(compute, shares, ids, position)
-        outcome = self._guard.attempt(compute, shares, sample_ids=ids, position=position)
+        try:
+            outcome = self._guard.attempt(compute, shares, sample_ids=ids, position=position)
+        except CAN_BE as error:  # beside the passes, in the verdict say: the others wait there, and can't be told
+            trouble = trouble_of(error, rank=self._guard.ranks.rank)
+            if trouble is not None:
+                self._on_alone(trouble)
+            raise
         return outcome if outcome.refusal is None else self._agreed(outcome, self._shadow)
 
     def _alone(

@@ -275,7 +275,8 @@ class MemoryNet:
 
     def _leave_word(self, trouble: Trouble, why: str | None = None) -> None:
         if self.run_folder is not None:
-            leave_note(self.run_folder, f"{trouble.in_words()} ({why or self._attempt.unshared})")
+            why = why or self._attempt.unshared or "beside the passes, where the other ranks can't be told"
+            leave_note(self.run_folder, f"{trouble.in_words()} ({why})")
 
 
 def _untold(kind: str, why: str, **data: object) -> None:
