@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import shutil
 import threading
 from pathlib import Path
 
@@ -157,6 +158,43 @@ def test_a_cache_stays_within_its_bound(sizes: list[int], tmp_path_factory: pyte
         cache.keep(index, bytes(size))
         assert cache.size_bytes() <= 4000 + 4000 // 64
     assert cache.fetch(len(sizes) - 1) == bytes(sizes[-1])
+
+
+def test_a_giant_sample_does_not_empty_the_cache(tmp_path: Path) -> None:
+    cache = LocalCache(tmp_path, CachePolicy(max_bytes=4000))
+    for index in range(10):
+        cache.keep(index, bytes(200))
+    cache.keep(99, bytes(3990))
+    assert cache.fetch(99) is None
+    assert all(cache.fetch(index) == bytes(200) for index in range(10))
+    assert cache.refused == 1
+
+
+def test_two_that_fill_tear_and_empty_one_cache_at_once_never_give_wrong_bytes(tmp_path: Path) -> None:
+    """Another process may write, tear, evict or remove the whole folder between any two steps of this one."""
+    chance = random.Random(3)
+    first, second = (LocalCache(tmp_path / "cache", CachePolicy(max_bytes=2500)) for _ in range(2))
+    bodies = {index: bytes([index]) * (100 + index) for index in range(20)}
+    given = 0
+
+    def trouble() -> None:
+        files = sorted((tmp_path / "cache").glob("*/*.sample"))
+        if files and chance.random() < 0.3:
+            torn = chance.choice(files)
+            torn.write_bytes(torn.read_bytes()[: chance.randrange(40)])
+        if chance.random() < 0.02:
+            shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+
+    for _ in range(600):
+        cache, index = chance.choice((first, second)), chance.randrange(20)
+        found = cache.fetch(index)
+        assert found in {None, bodies[index]}
+        given += found is not None
+        if found is None:
+            cache.keep(index, bodies[index])
+        trouble()
+    assert given > 100
+    assert first.damaged + second.damaged > 20
 
 
 def test_a_disk_that_refuses_costs_the_cache_and_no_sample(tmp_path: Path) -> None:

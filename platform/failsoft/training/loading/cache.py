@@ -22,6 +22,8 @@ from failsoft.training.loading.layout import DIGEST_BYTES, sample_digest
 
 _FOLDERS = 4096
 _ENDING = ".sample"
+_LARGEST_PART = 0.5
+"""Of the cache, for one sample."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +90,10 @@ class LocalCache:
             self.refused += 1
 
     def keep(self, index: int, data: bytes) -> None:
-        """Take a sample in; throws others out when there is no room."""
+        """Take a sample in; throws others out when there is no room. One of more than half the cache stays out."""
+        if len(data) > self.policy.max_bytes * _LARGEST_PART:
+            self.refused += 1  # all others would have to go for it
+            return
         path = self._path(index)
         aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
         try:
