@@ -42,6 +42,10 @@ def quick_policy(**changes: Any) -> StagePolicy:
     return StagePolicy(**(settings | changes))
 
 
+class KilledError(Exception):
+    """The controller was killed just here."""
+
+
 class MemoryStore(PlanStore):
     """A disk that survives the process, without the time that a real one takes; it can be taken away."""
 
@@ -73,6 +77,9 @@ class World:
     ready: float | None = 1.0
     baseline: float | None = 0.02
     slots: int = 2
+    killed_when_telling: bool = False
+    refuses_later: bool = False
+    """Whether storage is to refuse once a cause that takes time comes to its end."""
     pushed: list[RoutingPlan] = field(default_factory=list)
     events: list[tuple[str, str]] = field(default_factory=list)
     disk: dict[str, str] = field(default_factory=dict)
@@ -99,6 +106,8 @@ class World:
         return self.rollout
 
     def plan_changed(self, plan: RoutingPlan) -> None:
+        if self.killed_when_telling:
+            raise KilledError
         self.plans[plan.epoch] = plan
         self.pushed.append(plan)
 
