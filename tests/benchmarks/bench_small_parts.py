@@ -14,13 +14,18 @@ from itertools import cycle
 import numpy as np
 from numpy.typing import NDArray
 
+from failsoft.artifacts.bundle import Baseline
 from failsoft.demo.waves import glued_emoji
 from failsoft.health.monitor import BAD, HealthMonitor, HealthPolicy
+from failsoft.health.panel import SignalPanel
 from failsoft.health.window import Outcome as Answered
 from failsoft.models.embedded import Sizes, embedded_corpus
 from failsoft.models.gbdt import GbdtIntent
 from failsoft.models.rules import RulesEngine, rules_from_corpus
-from failsoft.serving.defence import QualityPolicy, judge
+from failsoft.models.scores import ScoredSpan
+from failsoft.models.tokens import TextCodec
+from failsoft.models.vocabulary import Vocabulary
+from failsoft.serving.defence import QualityPolicy, credible_spans, judge
 from failsoft.serving.ladder import FallbackLadder
 from failsoft.serving.rungs import GbdtRung, RulesRung
 from failsoft.serving.sanitizer import TextPolicy, sanitize
@@ -82,6 +87,23 @@ def _sanitizer(outcome: Outcome, rounds: int) -> None:
         ours, plain = partial(sanitize, text, policy), partial(plain_clean, text)
         timings = _race(outcome, part, ours, plain, rounds=rounds, calls=50)
         outcome.ratios[f"sanitize_{kind}_plain_over_ours"] = timings.ratio(PLAIN, OURS)
+    _words(outcome, policy, rounds)
+
+
+def _words(outcome: Outcome, policy: TextPolicy, rounds: int) -> None:
+    """Clean text to numbers and places, against the tokenizer itself; and the count of unknown words."""
+    codec = TextCodec.train([CLEAN, CLEAN])
+    tokenizer, vocabulary = codec.tokenizer, Vocabulary(codec.known_words)
+    assert codec.words(CLEAN) == ((one := tokenizer.encode(CLEAN)).ids, one.offsets)
+    contenders = [
+        Contender(name=OURS, run=lambda: codec.words(sanitize(CLEAN, policy).text), calls=50),
+        Contender(name="all arrays of the model", run=lambda: codec.encode([CLEAN]), calls=50),
+        Contender(name="share of unknown words", run=lambda: vocabulary.oov_share(CLEAN), calls=50),
+        Contender(name=PLAIN, run=lambda: tokenizer.encode(CLEAN).offsets, calls=50),
+    ]
+    timings = interleave(contenders, rounds=rounds, control=OURS)
+    outcome.add(f"sanitise and encode {len(CLEAN.split())} clean words", timings)
+    outcome.ratios["encode_tokenizer_over_ours"] = timings.ratio(PLAIN, OURS)
 
 
 def _defence(outcome: Outcome, rounds: int) -> None:
@@ -98,6 +120,17 @@ def _defence(outcome: Outcome, rounds: int) -> None:
         calls=200,
     )
     outcome.ratios["judge_textbook_over_ours"] = timings.ratio(PLAIN, OURS)
+    spans = [ScoredSpan(9 * n, 9 * n + 4, "genre", 0.9, 0.1, 0.8) for n in range(4)]
+    contenders = [
+        Contender(name=OURS, run=lambda: credible_spans(spans, policy), calls=500),
+        Contender(name="1 × 20 logits and 4 spans", run=lambda: both(logits_BC, spans, policy), calls=200),
+    ]
+    outcome.add("judge 4 spans", interleave(contenders, rounds=rounds, control=OURS))
+
+
+def both(logits_BC: NDArray[np.float32], spans: list[ScoredSpan], policy: QualityPolicy) -> object:
+    """All that the output net does to one answer."""
+    return judge(logits_BC, 1.0, policy), credible_spans(spans, policy)
 
 
 def _monitor(outcome: Outcome, rounds: int) -> None:
@@ -113,6 +146,7 @@ def _monitor(outcome: Outcome, rounds: int) -> None:
         contenders = [
             Contender(name="record", run=lambda feed=feed, to=monitor: to.record(next(feed)), calls=200),  # type: ignore[misc]
             Contender(name="record and judge", run=_recorder(monitor, answers), calls=200),
+            Contender(name="all signals and judge", run=_panel(size, answers), calls=200),
             Contender(name="recount", run=_recounter(recent, answers), calls=200),
         ]
         timings = interleave(contenders, rounds=rounds, control="record")
@@ -127,6 +161,32 @@ def _recorder(monitor: HealthMonitor, answers: list[Answered]) -> Callable[[], o
     def call() -> object:
         monitor.record(next(feed))
         return monitor.verdict()
+
+    return call
+
+
+def _panel(size: int, answers: list[Answered]) -> Callable[[], object]:
+    """What a gateway does for an answer: every signal of it recorded for one of ten callers, and all judged."""
+    healthy = Baseline(
+        samples=700,
+        weak_fraction=0.02,
+        entropy_mean=0.1,
+        entropy_std=0.1,
+        logit_std=3.0,
+        oov_fraction=0.05,
+        label_mix={f"intent {number}": 1 / 7 for number in range(7)},
+        latency_p95_ms=5.0,
+    )
+    panel = SignalPanel(HealthPolicy(window_size=size), release="r1", healthy=healthy)
+    feed, callers, labels = cycle(answers), cycle(range(10)), cycle(healthy.label_mix)
+
+    def call() -> object:
+        caller = next(callers)
+        panel.record(next(feed), caller)
+        panel.record_latency(slow=False, caller=caller)
+        panel.record_oov(0.05, caller)
+        panel.record_label(next(labels), caller)
+        return panel.verdict()
 
     return call
 

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from ray import cloudpickle
 
-from failsoft.models.scores import ScoreBatch, ScoredSpan
+from failsoft.models.scores import ScoreBatch, ScoredSpan, doubt_of
 
-spans = st.builds(ScoredSpan, st.integers(), st.integers(), st.text(), st.floats(allow_nan=False))
+numbers = st.floats(allow_nan=False)
+spans = st.builds(
+    ScoredSpan, st.integers(), st.integers(), st.text(), numbers, st.none() | numbers, margin=st.none() | numbers
+)
 
 
 def batch(logits_BC: np.ndarray, rows: list[list[ScoredSpan]]) -> ScoreBatch:
@@ -58,3 +61,17 @@ def test_nothing_of_numpys_own_machinery_is_sent() -> None:
     """That is what takes the time."""
     body = cloudpickle.dumps(batch(np.zeros((3, 2), dtype=np.float32), [[], [], []]), protocol=5)
     assert b"numpy" not in body
+
+
+def test_doubt_of_words_is_that_of_the_textbook_and_a_certain_word_has_none() -> None:
+    probs_BTS = np.array([[[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.7, 0.2, 0.1]]])
+    with np.errstate(divide="ignore"):
+        entropy_BT, margin_BT = doubt_of(np.log(probs_BTS))
+    thirds = -(0.7 * np.log(0.7) + 0.2 * np.log(0.2) + 0.1 * np.log(0.1)) / np.log(3)
+    assert entropy_BT[0].tolist() == pytest.approx([np.log(2) / np.log(3), 0.0, thirds])
+    assert margin_BT[0].tolist() == pytest.approx([0.0, 1.0, 0.5])
+
+
+def test_doubt_of_a_word_whose_scores_are_no_numbers_is_none() -> None:
+    entropy_BT, margin_BT = doubt_of(np.array([[[np.nan, 0.0], [-0.1, -2.4]]]))
+    assert np.isnan(entropy_BT[0]).tolist() == np.isnan(margin_BT[0]).tolist() == [True, False]

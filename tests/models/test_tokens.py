@@ -108,8 +108,8 @@ def test_a_codec_written_before_signs_were_passed_over_reads_them_all(tmp_path: 
 @given(st.text(st.sampled_from([chr(code) for code in range(0x20, 0x7F)]), max_size=60))
 def test_plain_text_is_split_as_the_tokenizer_splits_it(text: str) -> None:
     """The quick way and the tokenizer's own agree on every word and place."""
-    ids, places = CODEC._words(text)
-    encoding = CODEC._tokenizer.encode(text, add_special_tokens=False)
+    ids, places = CODEC.words(text)
+    encoding = CODEC.tokenizer.encode(text, add_special_tokens=False)
     assert (ids, places) == (encoding.ids, encoding.offsets)
 
 

@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as arrays
 
 from failsoft.errors import ConfigError
 from failsoft.health.window import Outcome
+from failsoft.models.scores import ScoredSpan
 from failsoft.serving.defence import Judgement, QualityPolicy, credible_spans, judge
 
 POLICY = QualityPolicy()
@@ -141,11 +142,25 @@ def test_the_numbers_are_those_of_the_textbook(logits_BC: Any, temperature: floa
 
 
 def test_spans_without_a_credible_confidence_are_not_given() -> None:
-    assert credible_spans([0.9, 0.4, None, math.nan, math.inf], POLICY) == [True, False, False, False, False]
+    confidences = [0.9, 0.4, math.nan, math.inf]
+    spans = [ScoredSpan(0, 4, "genre", confidence) for confidence in confidences]
+    assert credible_spans(spans, POLICY) == [True, False, False, False]
 
 
 @pytest.mark.parametrize(
-    "field", ["low_confidence", "cutoff_confidence", "max_entropy", "min_margin", "min_span_confidence"]
+    ("entropy", "margin", "given"),
+    [(0.1, 0.8, True), (None, None, True), (0.96, 0.8, False), (0.1, 0.04, False), (math.nan, 0.8, False)],
+)
+def test_a_span_that_is_a_toss_of_a_coin_or_not_a_number_is_not_given(
+    entropy: float | None, margin: float | None, *, given: bool
+) -> None:
+    assert credible_spans([ScoredSpan(0, 4, "genre", 0.9, entropy, margin)], POLICY) == [given]
+    assert credible_spans([ScoredSpan(0, 4, "genre", 0.9, 0.1, math.nan)], POLICY) == [False]
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["low_confidence", "cutoff_confidence", "max_entropy", "min_margin", "min_span_confidence", "min_span_margin"],
 )
 @pytest.mark.parametrize("value", [-0.1, 1.1, math.nan])
 def test_a_limit_outside_0_to_1_is_refused_by_name(field: str, value: float) -> None:

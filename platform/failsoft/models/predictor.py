@@ -17,7 +17,7 @@ from failsoft.models.labels import LabelSet, best_tags, chunks
 from failsoft.models.learning import to_tensors
 from failsoft.models.narrow import load_network
 from failsoft.models.network import IntentNer, NetworkConfig, network_matches
-from failsoft.models.scores import ScoreBatch, ScoredSpan
+from failsoft.models.scores import ScoreBatch, ScoredSpan, doubt_of
 from failsoft.models.scoring import Prediction, Quality, evaluate
 from failsoft.models.tokens import Encoded, TextCodec, check_ids
 
@@ -97,6 +97,7 @@ class IntentNerPredictor:
 
     def _spans(self, log_probs_BTS: NDArray[np.float32], encoded: Encoded) -> list[list[ScoredSpan]]:
         """Spans of each text; the least certain word of a span speaks for it."""
+        entropy_BT, margin_BT = doubt_of(log_probs_BTS)
         spans = []
         for b, tags in enumerate(best_tags(log_probs_BTS, encoded.counts_B)):
             sure_T = np.exp(log_probs_BTS[b, np.arange(len(tags)), tags])
@@ -108,6 +109,8 @@ class IntentNerPredictor:
                         places[last][1],
                         self.labels.slots[slot],
                         float(sure_T[first : last + 1].min()),
+                        float(entropy_BT[b, first : last + 1].max()),
+                        float(margin_BT[b, first : last + 1].min()),
                     )
                     for first, last, slot in chunks(tags)
                 ]

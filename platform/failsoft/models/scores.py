@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, SupportsIndex
@@ -13,12 +14,19 @@ from numpy.typing import NDArray
 
 
 class ScoredSpan(NamedTuple):
-    """A slot value ``text[start:end]`` of the text as given, and how sure the model is of it (0..1, uncalibrated)."""
+    """A slot value ``text[start:end]`` of the text as given, and how sure the model is of it (0..1, uncalibrated).
+
+    The least certain word speaks for all three numbers.
+    """
 
     start: int
     end: int
     slot: str
     confidence: float
+    entropy: float | None = None
+    """Of the tags, as a fraction of the largest possible; None: not measured."""
+    margin: float | None = None
+    """Distance between the two most probable tags; None: not measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +63,20 @@ class ScoreBatch:
     def best_intents(self) -> list[str]:
         """The intent with the highest logit of each text. A row with NaN gets some intent: judge the logits first."""
         return [self.intents[number] for number in self.intent_logits_BC.argmax(axis=1).tolist()]
+
+
+def doubt_of(log_probs_BTS: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    """Normalised entropy and distance of the two best tags for every word of a batch at once, both (B, T).
+
+    The entropy of a certain word is 0, not NaN; a word whose scores hold NaN has NaN for both.
+    """
+    probs_BTS = np.exp(log_probs_BTS)
+    surprise_BTS = probs_BTS * np.maximum(log_probs_BTS, -1e4)  # 0 * -inf is NaN
+    tags = log_probs_BTS.shape[2]
+    if tags < 2:
+        return -surprise_BTS.sum(axis=2), probs_BTS[:, :, 0]
+    best_BT2 = np.partition(probs_BTS, tags - 2, axis=2)[:, :, -2:]
+    return -surprise_BTS.sum(axis=2) / math.log(tags), best_BT2[:, :, 1] - best_BT2[:, :, 0]
 
 
 def _is_plain(array: object) -> bool:

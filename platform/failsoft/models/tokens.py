@@ -66,7 +66,8 @@ class TextCodec:
     """Turns texts into :class:`Encoded` batches; made by :meth:`train` or :meth:`load`."""
 
     def __init__(self, tokenizer: Tokenizer, *, embedded_words: int, chars: Sequence[str], config: CodecConfig) -> None:
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
+        """The trained Rust tokenizer."""
         self.config = config
         self.vocab_size = embedded_words
         """Words with a number of their own, padding and unknown included; valid ids are below it."""
@@ -98,7 +99,7 @@ class TextCodec:
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Any strings, empty ones and lone surrogates included."""
-        found = [self._words(text) for text in texts]
+        found = [self.words(text) for text in texts]
         rows = [self._without_signs(text, *row) for text, row in zip(texts, found, strict=True)]
         width = max((len(ids) for ids, _ in rows), default=0)
         width = min(max(width, 1), self.config.max_words)
@@ -132,7 +133,7 @@ class TextCodec:
 
     def oov_fraction(self, texts: Iterable[str]) -> float:
         """Share of all words of these texts that the training texts did not hold; 1 when there is no word at all."""
-        return _unknown_share([number for text in texts for number in self._words(text)[0]])
+        return _unknown_share([number for text in texts for number in self.words(text)[0]])
 
     def type_coverage(self, texts: Iterable[str]) -> float:
         """Share of the different words of these texts that the training texts held; 0 when there is no word at all."""
@@ -147,7 +148,7 @@ class TextCodec:
             "config": asdict(self.config),
             "embedded_words": self.vocab_size,
             "chars": chars,
-            "tokenizer": json.loads(self._tokenizer.to_str()),
+            "tokenizer": json.loads(self.tokenizer.to_str()),
         }
         path.write_text(json.dumps(body, ensure_ascii=True), "utf-8")
 
@@ -168,13 +169,13 @@ class TextCodec:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CorpusError(f"{path} does not hold a text codec ({error!r}); write it with TextCodec.save") from error
 
-    def _words(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    def words(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Numbers and places of all words. Plain ASCII is split here: the tokenizer needs four times as long."""
         if text.isascii() and text.isprintable():
             found = list(ascii_words(text))
             number_of = self._numbers.get
             return [number_of(word, UNKNOWN) for _, _, word in found], [(start, end) for start, end, _ in found]
-        encoding = self._tokenizer.encode(_without_surrogates(text), add_special_tokens=False)
+        encoding = self.tokenizer.encode(_without_surrogates(text), add_special_tokens=False)
         return encoding.ids, encoding.offsets
 
     def _without_signs(
@@ -193,10 +194,10 @@ class TextCodec:
 
     def _split(self, text: str) -> list[str]:
         clean = _without_surrogates(text)
-        return [clean[start:end] for start, end in self._words(clean)[1]]
+        return [clean[start:end] for start, end in self.words(clean)[1]]
 
     def _fold(self, word: str) -> str:
-        normalizer = self._tokenizer.normalizer
+        normalizer = self.tokenizer.normalizer
         return str(normalizer.normalize_str(word)) if normalizer else word
 
     def _spell(self, surfaces: Sequence[str]) -> NDArray[np.int32]:

@@ -9,9 +9,9 @@ for badness. Every comparison here asks for goodness instead.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -38,10 +38,19 @@ class QualityPolicy:
     """Below it an answer is weak; distance between the two most probable intents."""
     min_span_confidence: float = 0.50
     """Spans below it are not given."""
+    min_span_margin: float = 0.05
+    """Spans whose two best tags are closer are not given: which slot it is would be a toss of a coin."""
 
     def __post_init__(self) -> None:
         """Refuse limits that everything or nothing can pass."""
-        for name in ("low_confidence", "cutoff_confidence", "max_entropy", "min_margin", "min_span_confidence"):
+        for name in (
+            "low_confidence",
+            "cutoff_confidence",
+            "max_entropy",
+            "min_margin",
+            "min_span_confidence",
+            "min_span_margin",
+        ):
             value = getattr(self, name)
             if not 0.0 <= value <= 1.0:
                 raise ConfigError(f"{name} is {value}; it is a fraction from 0 to 1")
@@ -95,9 +104,38 @@ def judge(
     return [_judge_row(logits_C, temperature, policy) for logits_C in logits_BC.tolist()]
 
 
-def credible_spans(confidences: Sequence[float | None], policy: QualityPolicy) -> list[bool]:
-    """For each span whether the caller may have it; one without a confidence, or with NaN, may not."""
-    return [confidence is not None and policy.min_span_confidence <= confidence <= 1.0 for confidence in confidences]
+class SpanDoubt(Protocol):
+    """How sure a model is of one span."""
+
+    @property
+    def confidence(self) -> float | None:
+        """Of the least certain word."""
+        ...
+
+    @property
+    def entropy(self) -> float | None:
+        """Of its tags, as a fraction of the largest possible; None: not measured."""
+        ...
+
+    @property
+    def margin(self) -> float | None:
+        """Between its two best tags; None: not measured."""
+        ...
+
+
+def credible_spans(spans: Iterable[SpanDoubt], policy: QualityPolicy) -> list[bool]:
+    """For each span whether the caller may have it; one without a confidence, or with NaN anywhere, may not."""
+    return [_is_credible(span, policy) for span in spans]
+
+
+def _is_credible(span: SpanDoubt, policy: QualityPolicy) -> bool:
+    confidence, entropy, margin = span.confidence, span.entropy, span.margin
+    return (
+        confidence is not None
+        and policy.min_span_confidence <= confidence <= 1.0
+        and (entropy is None or entropy <= policy.max_entropy)
+        and (margin is None or margin >= policy.min_span_margin)
+    )
 
 
 def _as_array(scores: npt.ArrayLike) -> npt.NDArray[np.float64] | None:

@@ -52,7 +52,7 @@ def _oov_share(scores: ScoreBatch, row: int) -> float:
 
 
 def _entities(spans: Sequence[ScoredSpan], policy: QualityPolicy) -> tuple[Entity, ...]:
-    credible = credible_spans([span.confidence for span in spans], policy)
+    credible = credible_spans(spans, policy)
     return tuple(
         Entity(start=span.start, end=span.end, slot=span.slot, text="", confidence=span.confidence)
         for span in compress(spans, credible)
