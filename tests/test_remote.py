@@ -24,9 +24,9 @@ def client(answer: httpx.Response | Exception, asked: list[httpx.Request] | None
 
 def test_a_forced_degrade_carries_token_time_and_reason() -> None:
     asked: list[httpx.Request] = []
-    client(httpx.Response(200, json={}), asked).degrade(for_s=7200.0, why="02:15")
+    client(httpx.Response(200, json={}), asked).degrade(for_s=7200.0, why="02:15", by="anna")
     assert asked[0].headers["authorization"] == f"Bearer {'t' * 20}"
-    assert json.loads(asked[0].content) == {"for_s": 7200.0, "why": "02:15"}
+    assert json.loads(asked[0].content) == {"for_s": 7200.0, "why": "02:15", "by": "anna"}
 
 
 def test_nobody_there_names_the_address_and_the_next_command() -> None:

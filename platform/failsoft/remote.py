@@ -32,13 +32,13 @@ class GatewayClient:
             raise self._somebody_else()
         return answer
 
-    def degrade(self, *, for_s: float | None, why: str) -> dict[str, Any]:
+    def degrade(self, *, for_s: float | None, why: str, by: str = "operator") -> dict[str, Any]:
         """Force the fallback for everyone, until :meth:`restore` or for ``for_s`` seconds."""
-        return self._call("POST", "/v1/degrade", {"for_s": for_s, "why": why})
+        return self._call("POST", "/v1/degrade", {"for_s": for_s, "why": why, "by": by})
 
-    def restore(self, *, why: str) -> dict[str, Any]:
+    def restore(self, *, why: str, by: str = "operator") -> dict[str, Any]:
         """End an operator's force; the model returns through the stages."""
-        return self._call("POST", "/v1/restore", {"why": why})
+        return self._call("POST", "/v1/restore", {"why": why, "by": by})
 
     def propose(self, release: str) -> dict[str, Any]:
         """Let a release begin its way through the stages; the plan after that."""

@@ -54,11 +54,11 @@ class FakeFront:
     def status(self) -> dict[str, Any]:
         return {"epoch": 7}
 
-    async def degrade(self, *, for_s: float | None, why: str) -> dict[str, Any]:
-        return self._order("degrade", for_s, why)
+    async def degrade(self, *, for_s: float | None, why: str, by: str) -> dict[str, Any]:
+        return self._order("degrade", for_s, why, by)
 
-    async def restore(self, *, why: str) -> dict[str, Any]:
-        return self._order("restore", why)
+    async def restore(self, *, why: str, by: str) -> dict[str, Any]:
+        return self._order("restore", why, by)
 
     async def propose(self, release: str) -> dict[str, Any]:
         return self._order("propose", release)
@@ -96,10 +96,10 @@ async def test_an_operator_route_without_its_token_is_401_and_changes_nothing(pa
 async def test_the_operator_degrades_restores_and_proposes() -> None:
     front = FakeFront()
     async with client(front) as http:
-        await http.post("/v1/degrade", json={"for_s": 60, "why": "02:15"}, headers=OPERATOR)
+        await http.post("/v1/degrade", json={"for_s": 60, "why": "02:15", "by": "anna"}, headers=OPERATOR)
         await http.post("/v1/restore", json={"why": "done"}, headers=OPERATOR)
         await http.post("/v1/releases/r2/propose", headers=OPERATOR)
-    assert front.orders == [("degrade", 60.0, "02:15"), ("restore", "done"), ("propose", "r2")]
+    assert front.orders == [("degrade", 60.0, "02:15", "anna"), ("restore", "done", "operator"), ("propose", "r2")]
 
 
 async def test_status_and_health_need_no_token() -> None:

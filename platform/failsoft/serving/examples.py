@@ -45,7 +45,7 @@ PREDICT_ANSWERS: dict[str, Any] = {
 }
 
 FORCES: dict[str, Any] = {
-    "for a time": {"value": {"for_s": 7200.0, "why": "the model answers oddly since 02:15"}},
+    "for a time": {"value": {"for_s": 7200.0, "why": "the model answers oddly since 02:15", "by": "anna"}},
     "until restored": {"value": {"why": "maintenance of the model's node"}},
 }
 REASONS: dict[str, Any] = {"done": {"value": {"why": "the node is back"}}}

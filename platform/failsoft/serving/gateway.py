@@ -158,13 +158,13 @@ class Gateway:
         process["shared_window_lag"] = self._reporter.status()
         return process | {"events_not_recorded": self._diary.unrecorded} | self._desk.status()
 
-    async def degrade(self, *, for_s: float | None, why: str) -> dict[str, Any]:
+    async def degrade(self, *, for_s: float | None, why: str, by: str = OPERATOR) -> dict[str, Any]:
         """Force the fallback everywhere; durable when this returns."""
-        return await self._order(self._controller.force(for_s, why, OPERATOR))
+        return await self._order(self._controller.force(for_s, why, by))
 
-    async def restore(self, *, why: str) -> dict[str, Any]:
+    async def restore(self, *, why: str, by: str = OPERATOR) -> dict[str, Any]:
         """End the force; the model comes back through the stages."""
-        return await self._order(self._controller.restore(why, OPERATOR))
+        return await self._order(self._controller.restore(why, by))
 
     async def propose(self, release: str) -> dict[str, Any]:
         """Let a release begin its way through the stages."""

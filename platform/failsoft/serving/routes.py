@@ -45,17 +45,19 @@ class Order(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Force(Order):
-    """An operator's order to answer from the fallback."""
+class Reason(Order):
+    """Why an operator does something, and who; kept in the ledger."""
+
+    why: str = Field(min_length=1, max_length=500)
+    by: str = Field(
+        default="operator", min_length=1, max_length=100, description="Who; the token says only that she may."
+    )
+
+
+class Force(Reason):
+    """An operator's order to hold the model back."""
 
     for_s: float | None = Field(default=None, gt=0.0, le=30 * 86_400.0, description="Seconds; null: until restore.")
-    why: str = Field(min_length=1, max_length=500)
-
-
-class Reason(Order):
-    """Why an operator does something; kept in the ledger."""
-
-    why: str = Field(min_length=1, max_length=500)
 
 
 class Front(Protocol):
@@ -69,11 +71,11 @@ class Front(Protocol):
         """What this replica knows."""
         ...
 
-    async def degrade(self, *, for_s: float | None, why: str) -> dict[str, Any]:
+    async def degrade(self, *, for_s: float | None, why: str, by: str) -> dict[str, Any]:
         """Force the fallback everywhere."""
         ...
 
-    async def restore(self, *, why: str) -> dict[str, Any]:
+    async def restore(self, *, why: str, by: str) -> dict[str, Any]:
         """End the force."""
         ...
 
@@ -194,10 +196,10 @@ def _add_operator(app: FastAPI, front: Front, guard: Guard) -> Callable[..., Non
         guard(None if token is None else f"{token.scheme} {token.credentials}")
 
     async def degrade(order: Annotated[Force, Body(openapi_examples=examples.FORCES)]) -> dict[str, Any]:
-        return await front.degrade(for_s=order.for_s, why=order.why)
+        return await front.degrade(for_s=order.for_s, why=order.why, by=order.by)
 
     async def restore(order: Annotated[Reason, Body(openapi_examples=examples.REASONS)]) -> dict[str, Any]:
-        return await front.restore(why=order.why)
+        return await front.restore(why=order.why, by=order.by)
 
     async def propose(name: Annotated[str, Path(examples=[examples.RELEASE_NAME])]) -> dict[str, Any]:
         return await front.propose(name)
