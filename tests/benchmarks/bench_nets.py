@@ -63,7 +63,7 @@ class _Effort:
 
 
 _GLANCE = _Effort(seeds=1, waves=3, alarm_requests=5_000)
-_FULL = _Effort(seeds=3, waves=50, alarm_requests=REQUESTS_PER_DAY_AT_50_HZ)
+_FULL = _Effort(seeds=2, waves=50, alarm_requests=REQUESTS_PER_DAY_AT_50_HZ)
 
 
 def _trial(outcome: Outcome, corpus: Corpus, recipe: Recipe) -> Trial:
@@ -79,8 +79,10 @@ def _measure(outcome: Outcome, corpus: Corpus, trial: Trial, effort: _Effort) ->
     outcome.controls[f"{corpus.name}: clean texts, nets on over off"] = _harm(corpus, trial, clean)
     healthy = _as_usual(trial, clean, usual)
     quality_rows, notice_rows = [], []
+    caught_rows: list[tuple[str, ...]] = [("clean", "–", f"{caught(trial, clean):.1%}")]
     for kind in Kind:
         pairs = [_pair(trial, kind, seed) for seed in range(1, effort.seeds + 1)]
+        caught_rows.append((str(kind), *(f"{caught(trial, run):.1%}" for run in pairs[0])))
         quality_rows.append(_quality_row(outcome, corpus.name, kind, clean, pairs))
         off, on = (_as_usual(trial, run, usual) for run in pairs[0])
         notice_rows.append(_notice_row(trial, kind, healthy, (off, on), waves=effort.waves))
@@ -91,7 +93,9 @@ def _measure(outcome: Outcome, corpus: Corpus, trial: Trial, effort: _Effort) ->
     outcome.sheets.append(Sheet(title=title, columns=_QUALITY, rows=quality_rows))
     title = f"{corpus.name}: malformed requests until it is noticed, median of the waves"
     outcome.sheets.append(Sheet(title=title, columns=_NOTICE, rows=notice_rows))
-    _out_of_scope(outcome, trial, clean)
+    if usual:
+        title = f"{corpus.name}: out-of-scope texts that are named so or go to the fallback (confidence below 0.50)"
+        outcome.sheets.append(Sheet(title=title, columns=("kind", "nets off", "nets on"), rows=caught_rows))
     _alarms(outcome, corpus.name, trial, healthy, requests=effort.alarm_requests)
 
 
@@ -163,18 +167,6 @@ def _overconfident(outcome: Outcome, corpus: Corpus, trial: Trial) -> None:
         f"{scored.slot_f1:.3f}): where the intent confidence alone sleeps"
     )
     outcome.sheets.append(Sheet(title=title, columns=columns, rows=rows))
-
-
-def _out_of_scope(outcome: Outcome, trial: Trial, clean: Run) -> None:
-    share = caught(trial, clean)
-    if not share >= 0.0:
-        return
-    rows: list[tuple[str, ...]] = [("clean", "–", f"{share:.1%}")]
-    for kind in Kind:
-        off, on = _pair(trial, kind, 1)
-        rows.append((str(kind), f"{caught(trial, off):.1%}", f"{caught(trial, on):.1%}"))
-    title = "out-of-scope texts that are named so or go to the fallback (confidence below 0.50)"
-    outcome.sheets.append(Sheet(title=title, columns=("kind", "nets off", "nets on"), rows=rows))
 
 
 def _alarms(outcome: Outcome, name: str, trial: Trial, healthy: Sequence[Answered], *, requests: int) -> None:
