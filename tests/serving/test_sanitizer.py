@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from failsoft.errors import ConfigError
+from failsoft.models.vocabulary import Vocabulary
 from failsoft.serving.sanitizer import Cleaned, Cleanliness, TextPolicy, sanitize
 from tests.serving.odd_text import CHANGED_BY_NFKC, TRAPS, any_text, clean_ascii
 
@@ -212,6 +213,7 @@ def test_text_without_a_letter_or_digit_is_hopeless(text: str) -> None:
     ("text", "policy"),
     [
         ("word " * 6, TextPolicy(max_words=5)),
+        ("a.b.c.d", TextPolicy(max_words=6)),  # no space, and yet seven tokens
         ("a" * 11, TextPolicy(max_chars=10)),
         ("\xe9" * 11, TextPolicy(max_chars=10)),
         ("\u3316\u3316", TextPolicy(max_chars=10)),  # within the cap, but not once it is cleaned
@@ -249,6 +251,14 @@ def test_no_character_outside_the_tables_merges_with_the_one_before() -> None:
     """What cuts text into clusters is computed for two planes; this looks at all of Unicode."""
     outside = (code for code in range(0x20000, sys.maxunicode + 1) if unicodedata.combining(chr(code)))
     assert list(outside) == []
+
+
+def test_with_the_words_of_a_release_the_result_says_how_many_it_lacks() -> None:
+    words = Vocabulary({"play", "jazz"})
+    assert sanitize("play\U0001f525 some JAZZ", TextPolicy(), words).oov_share == 0.5
+    assert sanitize("pl\u200bay jazz", TextPolicy(), words).oov_share == 0.0
+    assert sanitize("", TextPolicy(), words).oov_share is None
+    assert clean("play jazz").oov_share is None
 
 
 def test_a_policy_survives_its_json() -> None:

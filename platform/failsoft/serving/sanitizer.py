@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from failsoft.serving.cleaning import wash
 from failsoft.serving.offsets import OffsetMap
@@ -16,6 +16,8 @@ __all__ = ["Cleaned", "Cleanliness", "NormalForm", "TextPolicy", "sanitize"]
 _NOTHING: Mapping[str, int] = {}
 _READABLE = re.compile(r"[^\W_]")
 """A letter or a digit of any script."""
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+"""A word or a punctuation mark: as finely as word tokenizers split."""
 
 
 class Cleanliness(StrEnum):
@@ -35,9 +37,12 @@ class Cleaned(NamedTuple):
     """What the model or the ladder gets; the very same object when nothing was done."""
     verdict: Cleanliness
     repairs: Mapping[str, int] = _NOTHING
-    """How many of each: surrogates, controls, bidi, invisible, joiners, spaces, normalised, emoji, cut."""
+    """How many of each: surrogates, mojibake, controls, bidi, invisible, joiners, spaces, normalised, look_alikes,
+    emoji, cut."""
     offsets: OffsetMap | None = None
     """None when nothing was done."""
+    oov_share: float | None = None
+    """Share of the cleaned text's words that the release's training never held, 0 to 1; None: unknown."""
 
     def to_original(self, start: int, end: int) -> tuple[int, int]:
         """The span of the caller's own text behind ``text[start:end]``; within its bounds whatever is asked."""
@@ -47,8 +52,27 @@ class Cleaned(NamedTuple):
         return start, min(max(end, start), len(self.text))
 
 
-def sanitize(text: str, policy: TextPolicy) -> Cleaned:
-    """Clean any text; never raises, whatever the text holds. Cleaning what came out clean changes nothing."""
+class Words(Protocol):
+    """Who knows the words of a release."""
+
+    def oov_share(self, text: str) -> float | None:
+        """Share of a text's words that training never held, 0 to 1; None for a text without words."""
+        ...
+
+
+def sanitize(text: str, policy: TextPolicy, words: Words | None = None) -> Cleaned:
+    """Clean any text; never raises, whatever the text holds. Cleaning what came out clean changes nothing.
+
+    Args:
+        text: as the caller wrote it.
+        policy: of the release that will read it.
+        words: that release's; with them the result says how many words of the text they lack.
+    """
+    cleaned = _sanitized(text, policy)
+    return cleaned if words is None else cleaned._replace(oov_share=words.oov_share(cleaned.text))
+
+
+def _sanitized(text: str, policy: TextPolicy) -> Cleaned:
     if text.isascii() and text.isprintable() and len(text) <= policy.max_chars:  # all three are plain C
         return Cleaned(text=text, verdict=_verdict(text, policy, Cleanliness.CLEAN))
     if len(text) > policy.max_chars:
@@ -81,6 +105,6 @@ def _verdict(text: str, policy: TextPolicy, otherwise: Cleanliness) -> Cleanline
         return Cleanliness.HOPELESS
     if len(text) * 4 > policy.max_bytes and len(text.encode()) > policy.max_bytes:
         return Cleanliness.HOPELESS
-    if text.count(" ") >= policy.max_words and len(text.split()) > policy.max_words:
+    if len(text) > policy.max_words and len(_TOKEN.findall(text)) > policy.max_words:
         return Cleanliness.HOPELESS
     return otherwise
