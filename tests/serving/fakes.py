@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass, field
 
 from failsoft.health.window import Outcome
@@ -79,7 +80,7 @@ class ScriptedArm:
     takes_s: float = 0.0
     asked: list[str] = field(default_factory=list)
 
-    async def ask(self, text: str) -> Reading | NoReading:
+    async def ask(self, text: str, *, within_s: float = math.inf) -> Reading | NoReading:
         """The scripted answer, after the scripted time."""
         self.asked.append(text)
         await asyncio.sleep(self.takes_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import runpy
 from pathlib import Path
 from typing import Any, cast
@@ -39,8 +40,8 @@ class HereArm:
     def __init__(self, config: AppSpec, bundle: Bundle) -> None:
         self.model, self.quality, self.bundle = config.loader()(bundle), config.kind, bundle
 
-    async def ask(self, item: Any) -> Reading | NoReading:
-        scores = without_tensors(self.model.predict([item]))
+    async def ask(self, text: Any, *, within_s: float = math.inf) -> Reading | NoReading:
+        scores = without_tensors(self.model.predict([text]))
         reply = ModelReply(scores=scores, measures=self.bundle.measures(), release=self.bundle.name, load_generation=1)
         return read_reply(reply, self.quality, texts=1)[0]
 

@@ -94,7 +94,7 @@ class Replicas:
         self.work_s, self.lines = work_s, [asyncio.Lock() for _ in work_s]
         self.waiting = [0 for _ in work_s]
 
-    async def ask(self, text: str) -> Reading | NoReading:
+    async def ask(self, text: str, *, within_s: float = math.inf) -> Reading | NoReading:
         number = min(range(len(self.lines)), key=lambda one: self.waiting[one])
         self.waiting[number] += 1
         try:

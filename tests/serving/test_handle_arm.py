@@ -12,7 +12,8 @@ from ray.exceptions import RayActorError, RayTaskError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException
 from ray.serve.handle import DeploymentHandle
 
-from failsoft.errors import NotLoadedError, ServingError
+from failsoft.errors import NotLoadedError, SaturatedError, ServingError
+from failsoft.health.clock import ManualClock
 from failsoft.health.window import Outcome
 from failsoft.models.scores import ScoreBatch
 from failsoft.serving.handle_arm import HandleArm
@@ -62,7 +63,7 @@ class FakeHandle:
         self.predict = self.describe = self
         self.deployment_name = "blue"
 
-    def remote(self, texts: list[str] | None = None) -> FakeResponse:
+    def remote(self, texts: list[str] | None = None, within_s: float = 0.0) -> FakeResponse:
         return self.response if texts else FakeResponse(reply(0.0, 0.0))
 
 
@@ -119,7 +120,7 @@ async def test_a_model_that_is_still_starting_is_not_waited_for_and_not_blamed()
 
 async def test_whatever_ends_the_warm_up_the_model_is_asked_from_then_on() -> None:
     class Broken(FakeHandle):
-        def remote(self, texts: list[str] | None = None) -> FakeResponse:
+        def remote(self, texts: list[str] | None = None, within_s: float = 0.0) -> FakeResponse:
             return self.response if texts else FakeResponse(RuntimeError("the router is gone"))
 
     arm = arm_over(Broken(reply(9.0, 0.0)))
@@ -130,7 +131,7 @@ async def test_whatever_ends_the_warm_up_the_model_is_asked_from_then_on() -> No
 
 async def test_a_handle_that_can_not_even_send_is_an_error_of_the_model() -> None:
     class Shut(FakeHandle):
-        def remote(self, texts: list[str] | None = None) -> FakeResponse:
+        def remote(self, texts: list[str] | None = None, within_s: float = 0.0) -> FakeResponse:
             if texts:
                 raise RayServeException("the handle is shut down")
             return super().remote(texts)
@@ -147,11 +148,13 @@ class Answering(FakeHandle):
         super().__init__(None)
         self.errors = errors
         self.calls: list[list[str]] = []
+        self.within_s: list[float] = []
 
-    def remote(self, texts: list[str] | None = None) -> FakeResponse:
+    def remote(self, texts: list[str] | None = None, within_s: float = 0.0) -> FakeResponse:
         if not texts:
             return FakeResponse(reply(0.0, 0.0))
         self.calls.append(list(texts))
+        self.within_s.append(within_s)
         raised = [self.errors[text] for text in texts if text in self.errors]
         return FakeResponse(raised[0] if raised else reply(9.0, 0.0, texts=len(texts)))
 
@@ -205,4 +208,17 @@ async def test_a_release_that_is_still_being_read_is_no_fault_of_the_model() -> 
     reading = await ask(still_reading)
     assert isinstance(reading, NoReading)
     assert reading.outcome is Outcome.SHED
-    assert "still loading" in reading.why
+    assert "could not begin" in reading.why
+
+
+async def test_a_call_says_how_long_the_most_patient_of_its_callers_waits() -> None:
+    handle, clock = Answering(), ManualClock(monotonic_s=100.0)
+    arm = HandleArm(cast("DeploymentHandle[Any]", handle), IntentsAndEntities(), clock=clock)
+    await arm.warm_up(within_s=1.0)
+    await asyncio.gather(arm.ask("a", within_s=0.2), arm.ask("b", within_s=0.25))
+    assert (handle.calls, handle.within_s) == ([["a", "b"]], [0.25])
+
+
+async def test_a_call_that_came_to_its_turn_when_its_callers_had_left_is_shed_load() -> None:
+    reading = await ask(RayTaskError("predict", "...", SaturatedError("its callers had left")).as_instanceof_cause())
+    assert reading.outcome is Outcome.SHED

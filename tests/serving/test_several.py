@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 
 import pytest
@@ -28,7 +29,7 @@ class OneAtATime:
         self._takes_s, self._turn = takes_s, asyncio.Lock()
         self.inside = self.most_inside = 0
 
-    async def ask(self, text: str) -> Reading:
+    async def ask(self, text: str, *, within_s: float = math.inf) -> Reading:
         """A good answer, after the others that were there before."""
         self.inside += 1
         self.most_inside = max(self.inside, self.most_inside)

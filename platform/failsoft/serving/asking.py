@@ -77,7 +77,7 @@ class Asker:
         asked_s = self._clock.monotonic_s()
         try:
             async with asyncio.timeout(time.left_s):
-                reading = await model.ask(text)
+                reading = await model.ask(text, within_s=time.left_s)
         except TimeoutError:
             passed_s = self._clock.monotonic_s() - asked_s
             if self._waits_in_line(colour, asked_s, passed_s):

@@ -6,6 +6,7 @@ Plain classes: the composition root makes deployments of them, so that they can 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import uuid
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from typing import Any
 
 from failsoft.artifacts.bundle import Bundle
 from failsoft.artifacts.home import Home
-from failsoft.errors import FailsoftError, NotLoadedError, ServingError
+from failsoft.errors import FailsoftError, NotLoadedError, SaturatedError, ServingError
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.health.faults import FaultKind
 from failsoft.health.ledger import Ledger, Side
@@ -83,11 +84,16 @@ class ModelColour:
             sign = home.faults / FaultKind.BROKEN_WEIGHTS
             self._tasks.append(asyncio.create_task(self._await_fault(sign), name="planned faults"))
 
-    async def predict(self, texts: Sequence[Any]) -> ModelReply:
+    async def predict(self, texts: Sequence[Any], within_s: float = math.inf) -> ModelReply:
         """Score clean texts or instances in one batch.
+
+        Args:
+            texts: what to score.
+            within_s: how long its callers wait from now on; a call that comes to its turn later is not begun.
 
         Raises:
             NotLoadedError: a release is on its way.
+            SaturatedError: its callers had left when it came to its turn.
             ServingError: no release is loaded, and none will be.
         """
         held = self._holder.held
@@ -99,7 +105,8 @@ class ModelColour:
             raise ServingError(
                 f"{self._colour} has no release loaded: {self._holder.refusal or 'the plan asks for none'}"
             )
-        timed = partial(_timed, held.predictor.model.predict, texts, self._clock)
+        due = Due(until_s=self._clock.monotonic_s() + within_s, clock=self._clock)
+        timed = partial(due.timed, held.predictor.model.predict, texts)
         scores, took_ms = await asyncio.get_running_loop().run_in_executor(self._compute, timed)
         return ModelReply(
             scores=scores,
@@ -204,11 +211,25 @@ class Fallback:
         return [self._ladder.answer(text, "asked for by handle") for text in texts]
 
 
-def _timed(predict: Callable[[Sequence[Any]], Any], texts: Sequence[Any], clock: Clock) -> tuple[Any, float]:
-    """The scores, and how many ms the model alone took: timed where it runs, behind the queue for its thread."""
-    began_s = clock.monotonic_s()
-    scores = without_tensors(predict(texts))
-    return scores, (clock.monotonic_s() - began_s) * 1000.0
+@dataclass(frozen=True, kw_only=True)
+class Due:
+    """When the callers of a call will have left."""
+
+    until_s: float
+    clock: Clock
+
+    def timed(self, predict: Callable[[Sequence[Any]], Any], texts: Sequence[Any]) -> tuple[Any, float]:
+        """The scores, and how many ms the model alone took: timed where it runs, behind the queue for its thread.
+
+        Raises:
+            SaturatedError: nobody waits any more. A model that hung and came back would else work off, call by call,
+                what nobody wants, while those who came since wait behind it.
+        """
+        began_s = self.clock.monotonic_s()
+        if began_s > self.until_s:
+            raise SaturatedError(f"its callers had left {began_s - self.until_s:.2f} s before it came to its turn")
+        scores = without_tensors(predict(texts))
+        return scores, (self.clock.monotonic_s() - began_s) * 1000.0
 
 
 def _close(model: Predictor) -> None:

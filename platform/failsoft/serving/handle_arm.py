@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ray.exceptions import RayError, RayTaskError
 from ray.serve.exceptions import BackPressureError, RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from failsoft.errors import NotLoadedError, SaturatedError, ServingError
+from failsoft.health.clock import Clock, SystemClock
 from failsoft.health.window import Outcome
 from failsoft.serving.coalescer import Coalescer, CoalescerPolicy
 from failsoft.serving.replies import ModelReply, read_reply
@@ -22,6 +24,13 @@ from failsoft.serving.request import NoReading, Reading
 from failsoft.serving.seam import Quality
 
 _log = logging.getLogger(__name__)
+
+
+class _Due(NamedTuple):
+    """A text, and when its caller will have left."""
+
+    text: Any
+    until_s: float
 
 
 class HandleArm:
@@ -34,6 +43,7 @@ class HandleArm:
             nothing about the model.
         together: how texts travel together.
         weigh: how much of a call's room an item takes; characters unless told otherwise.
+        clock: how much of a caller's time is left when the call goes out; the system's unless given.
     """
 
     def __init__(
@@ -44,10 +54,14 @@ class HandleArm:
         max_held: int = 64,
         together: CoalescerPolicy | None = None,
         weigh: Callable[[Any], int] = len,
+        clock: Clock | None = None,
     ) -> None:
         self._handle = handle
         self._quality = quality
-        self._coalescer = Coalescer(self._ask_all, policy=together, max_held=max_held, weigh=weigh)
+        self._clock = clock or SystemClock()
+        self._coalescer = Coalescer(
+            self._ask_all, policy=together, max_held=max_held, weigh=lambda due: weigh(due.text)
+        )
         self.starting = True
         """No replica has been found yet. Callers don't wait for that, and it says nothing about the model."""
 
@@ -66,34 +80,42 @@ class HandleArm:
         finally:
             self.starting = False
 
-    async def ask(self, text: Any) -> Reading | NoReading:
-        """Ask the model; cancelling this cancels the call, unless others wait for it too."""
+    async def ask(self, text: Any, *, within_s: float = math.inf) -> Reading | NoReading:
+        """Ask the model; cancelling this cancels the call, unless others wait for it too.
+
+        ``within_s`` travels with the call, since a cancellation may come late, or not at all when this process dies.
+        """
         if self.starting:
             return NoReading(outcome=Outcome.SHED, why="the model is still starting")
         try:
-            return await self._coalescer.ask(text)
+            return await self._coalescer.ask(_Due(text, self._clock.monotonic_s() + within_s))
         except SaturatedError as error:
             return NoReading(outcome=Outcome.SHED, why=f"the model's queue is full: {error}")
         except ServingError as error:
             return NoReading(outcome=Outcome.ERROR, why=f"the model failed: {error}")
 
-    async def _ask_all(self, texts: Sequence[Any]) -> Sequence[Reading | NoReading]:
+    async def _ask_all(self, dues: Sequence[_Due]) -> Sequence[Reading | NoReading]:
+        texts = [due.text for due in dues]
         try:
-            return read_reply(await self._call(texts), self._quality, texts=len(texts))
+            return read_reply(await self._call(texts, self._left_s(dues)), self._quality, texts=len(texts))
         except BackPressureError as error:
             return [NoReading(outcome=Outcome.SHED, why=f"the model's queue is full: {error}")] * len(texts)
-        except NotLoadedError as error:
-            return [NoReading(outcome=Outcome.SHED, why=f"the model is still loading: {last_line(error)}")] * len(texts)
+        except (NotLoadedError, SaturatedError) as error:
+            return [NoReading(outcome=Outcome.SHED, why=f"the model could not begin: {last_line(error)}")] * len(texts)
         except (RayError, RayServeException) as error:
             if len(texts) > 1 and _raised_over_a_text(error):
-                return [(await self._ask_all([text]))[0] for text in texts]
+                return [(await self._ask_all([due]))[0] for due in dues]
             return [NoReading(outcome=Outcome.ERROR, why=f"the model failed: {last_line(error)}")] * len(texts)
         except Exception as error:  # noqa: BLE001 -- another process's reply may be anything; its callers get the fallback
             why = f"the model's reply can't be read: {last_line(error)}"
             return [NoReading(outcome=Outcome.ERROR, why=why)] * len(texts)
 
-    async def _call(self, texts: Sequence[Any]) -> ModelReply:
-        response = self._handle.predict.remote(texts)
+    def _left_s(self, dues: Sequence[_Due]) -> float:
+        """As long as the most patient of those who travel together."""
+        return max(due.until_s for due in dues) - self._clock.monotonic_s()
+
+    async def _call(self, texts: Sequence[Any], within_s: float) -> ModelReply:
+        response = self._handle.predict.remote(texts, within_s)
         try:
             reply: ModelReply = await response
         except asyncio.CancelledError:

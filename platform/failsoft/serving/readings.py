@@ -48,6 +48,9 @@ class NoReading:
 class ModelArm(Protocol):
     """One colour's model, however far away."""
 
-    async def ask(self, text: Any) -> Reading | NoReading:
-        """Answer one clean text or instance. Raises nothing but cancellation, which also stops the call."""
+    async def ask(self, text: Any, *, within_s: float = math.inf) -> Reading | NoReading:
+        """Answer one clean text or instance. Raises nothing but cancellation, which also stops the call.
+
+        ``within_s`` tells the model how long its caller waits: work for callers who have left is not begun.
+        """
         ...
