@@ -51,6 +51,8 @@ class FinishedRun:
     """Run, data, seeds, versions: small JSON, kept in the manifest."""
     text_policy: TextPolicy = field(default_factory=TextPolicy)
     """How serving cleans texts before this model."""
+    against: str | None = None
+    """Release to be compared with; None: the one in service, else the newest published one."""
 
 
 def publish_run(
@@ -85,9 +87,9 @@ def publish_run(
         probe=probe,
     )
     parts = _Parts(finished=finished, clock=clock)
-    return publisher.publish(
-        parts.write, name=name, provenance=finished.provenance, previous=served_release(home, clock)
-    )
+    named = finished.against and Bundle.of(home.releases(clock).open(finished.against))
+    previous = named or served_release(home, clock)
+    return publisher.publish(parts.write, name=name, provenance=finished.provenance, previous=previous)
 
 
 def cleaner(policy: TextPolicy) -> Callable[[str], str]:
