@@ -103,6 +103,10 @@ class ChildDriver:
         rooms = self._child.order("rooms")
         return None if rooms is None else tuple(TypeAdapter(list[NodeRoom]).validate_python(rooms))
 
+    def wish(self, workers: int, excluded: frozenset[str]) -> None:
+        """By the child."""
+        self._order("wish", workers=workers, excluded=sorted(excluded))
+
     def attempt(self, workers: int, excluded: frozenset[str]) -> str | None:
         """One attempt, in the child."""
         error = self._order("attempt", workers=workers, excluded=sorted(excluded))

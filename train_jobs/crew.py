@@ -140,10 +140,13 @@ class Crew:
             most = min(limits.most, fitting_when_idle(rooms, self._plan.need, excluded))
             settled = self._clock.monotonic_s() - since_s >= self._plan.resize.settle_s
             if chosen is not None and (chosen >= most or settled):
+                if said:
+                    self._driver.wish(0, frozenset())
                 self._chosen(chosen, rooms, excluded)
                 return _Hands(workers=chosen, excluded=excluded)
             if settled:
                 said = self._awaited(rooms, excluded, said)
+                self._driver.wish(limits.least, excluded)
             self._clock.sleep_s(self._plan.resize.look_s if settled else _SETTLING_LOOK_S)
         return None
 

@@ -31,6 +31,10 @@ class Driver(Protocol):
         """What the cluster's nodes have left; None: not known. May be asked while an attempt runs."""
         ...
 
+    def wish(self, workers: int, excluded: frozenset[str]) -> None:
+        """Let an autoscaler know that so many workers are waited for, on other nodes than these; 0: no longer."""
+        ...
+
     def attempt(self, workers: int, excluded: frozenset[str]) -> str | None:
         """Start so many workers, and wait for their end; None when they ended by themselves, else what ended them."""
         ...

@@ -104,6 +104,8 @@ class _Post:
             return self._start()
         if order["do"] == "attempt":
             return self._driver.attempt(int(order["workers"]), frozenset(order["excluded"]))
+        if order["do"] == "wish":
+            return self._driver.wish(int(order["workers"]), frozenset(order["excluded"]))
         if order["do"] == "excluded":
             return sorted(self._driver.excluded())
         return self._driver.finish().to_json()

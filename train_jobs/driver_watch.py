@@ -17,6 +17,7 @@ _LIMITS = {
     "start": "start_s",
     "excluded": "preflight_s",
     "rooms": "rooms_s",
+    "wish": "rooms_s",
     "attempt": "attempt_s",
     "finish": "finish_s",
 }
@@ -34,7 +35,7 @@ class DriverWatchPolicy:
     preflight_s: float = 1800.0
     """Looking at the nodes."""
     rooms_s: float = 600.0
-    """Asking Ray what its cluster has; half a second as a rule."""
+    """Asking Ray what its cluster has, or for more; half a second as a rule."""
     attempt_s: float = 9000.0
     """In which no worker began a batch or said how far it is. The third line, behind the watchdog of each worker and
     the one in Ray's controller, so it is longer than any of their limits."""
@@ -47,7 +48,7 @@ class DriverWatchPolicy:
 
     def __post_init__(self) -> None:
         """Refuse limits that nothing could keep."""
-        for name in ("silent_s", "look_s", "stacks_s", *_LIMITS.values()):
+        for name in ("silent_s", "look_s", "stacks_s", *sorted(set(_LIMITS.values()))):
             if not 0.0 < getattr(self, name) < math.inf:
                 raise ConfigError(f"{name} is {getattr(self, name)}; use a positive number of seconds")
         if not 4.0 * self.look_s <= self.silent_s:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
@@ -23,6 +24,7 @@ from failsoft.training.checkpoints.driver_lock import sole_driver, sole_trainer
 from failsoft.training.checkpoints.remote_note import remote_of_run
 from failsoft.training.letters.requeue import read_requeue
 from failsoft.training.progress import Phase, ProgressFile
+from failsoft.training.ray_demand import Demand
 from failsoft.training.ray_leftovers import sweep_leftovers
 from failsoft.training.ray_preflight import preflight
 from failsoft.training.ray_room import rooms_here
@@ -34,6 +36,7 @@ from failsoft.training.survival.notice import Notice, listening, passing_on
 from failsoft.training.survival.room import NodeRoom
 from train_jobs.build import build_loop
 from train_jobs.config import JobConfig
+from train_jobs.connect import is_submitted
 from train_jobs.publish import FinishedRun, publish_run
 from train_jobs.remote import look_at_remote
 from train_jobs.result import JobResult
@@ -70,6 +73,7 @@ class HereDriver:
         self._progress = ProgressFile(self._home.run(config.run), clock)
         self._made: tuple[Corpus, Workload] | None = None
         self._looked = False
+        self._demand = Demand()
 
     def start(self) -> None:
         """Make the run's folder ready, or find it ready.
@@ -107,6 +111,16 @@ class HereDriver:
     def rooms(self) -> tuple[NodeRoom, ...] | None:
         """As Ray and the nodes say."""
         return rooms_here()
+
+    def wish(self, workers: int, excluded: frozenset[str]) -> None:
+        """By Ray's own means; a private Ray has no autoscaler."""
+        if not is_submitted(os.environ):
+            return
+        with lost_to_ray("the demand for workers"):
+            if workers == 0:
+                self._demand.withdraw()
+            else:
+                self._demand.wish(replace(settings_of(self._config), workers=workers, excluded=excluded))
 
     def attempt(self, workers: int, excluded: frozenset[str]) -> str | None:
         """One attempt of Ray Train."""

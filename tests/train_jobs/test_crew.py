@@ -31,6 +31,7 @@ class FakeDriver:
         self.during = during
         self.barred: frozenset[str] = frozenset()
         self.attempts: list[tuple[int, frozenset[str]]] = []
+        self.wishes: list[tuple[int, frozenset[str]]] = []
 
     def start(self) -> None:
         pass
@@ -41,6 +42,9 @@ class FakeDriver:
     def rooms(self) -> tuple[NodeRoom, ...] | None:
         now = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         return None if now is None else tuple(now)
+
+    def wish(self, workers: int, excluded: frozenset[str]) -> None:
+        self.wishes.append((workers, excluded))
 
     def attempt(self, workers: int, excluded: frozenset[str]) -> str | None:
         self.attempts.append((workers, excluded))
@@ -111,6 +115,21 @@ def test_too_little_room_is_waited_for_in_words_that_are_said_once(tmp_path: Pat
     bridge.crew.run_once()
     assert bridge.said == ["waits for 1 worker: 0 of 1 CPU free on a"]
     assert [event.why for event in bridge.events("workers_awaited")] == bridge.said
+
+
+def test_who_waits_for_workers_says_so_to_the_autoscaler_until_they_are_there(tmp_path: Path) -> None:
+    driver = FakeDriver(*[[node("a", 0.0), node("b", 1.0)]] * 40, [node("a", 1.0), node("b", 1.0), node("c", 1.0)])
+    driver.barred = frozenset({"b"})
+    Bridge(tmp_path, driver, (2, 3)).crew.run_once()
+    assert driver.wishes[-1] == (0, frozenset())
+    assert set(driver.wishes[:-1]) == {(2, frozenset({"b"}))}
+    assert driver.attempts == [(2, frozenset({"b"}))]
+
+
+def test_who_finds_room_at_once_asks_for_none(tmp_path: Path) -> None:
+    driver = FakeDriver([node("a", 1.0)])
+    Bridge(tmp_path, driver, (1, 1)).crew.run_once()
+    assert driver.wishes == []
 
 
 def test_storage_that_refuses_just_then_costs_an_attempt_and_not_the_run(

@@ -40,6 +40,9 @@ class Cluster:
         now_s = self.clock.monotonic_s()
         return tuple(room(node) for node, from_s in self.comes_s.items() if from_s <= now_s)
 
+    def wish(self, workers: int, excluded: frozenset[str]) -> None:
+        pass
+
     def attempt(self, workers: int, excluded: frozenset[str]) -> str | None:
         self.began.append((workers, excluded))
         return None
