@@ -50,11 +50,12 @@ class Setting:
 
     def applied_to(self, recipe: Recipe) -> Recipe:
         """The recipe with this setting."""
-        given = {"label_smoothing": self.label_smoothing, "weight_decay": self.weight_decay}
-        changed = replace(recipe, **{name: value for name, value in given.items() if value is not None})
-        if self.dropout is None:
-            return changed
-        return replace(changed, shape=replace(recipe.shape, dropout=self.dropout))
+        return replace(
+            recipe,
+            label_smoothing=_given_or(self.label_smoothing, recipe.label_smoothing),
+            weight_decay=_given_or(self.weight_decay, recipe.weight_decay),
+            shape=replace(recipe.shape, dropout=_given_or(self.dropout, recipe.shape.dropout)),
+        )
 
 
 SETTINGS = (
@@ -153,6 +154,10 @@ def run_on_ray(sweep: Sweep) -> dict[str, dict[str, Tensor]]:
     task = ray.remote(num_cpus=1)(train)
     waiting = {setting.name: task.remote(setting, sweep) for setting in sweep.settings}
     return {name: ray.get(found) for name, found in waiting.items()}
+
+
+def _given_or(given: float | None, default: float) -> float:
+    return default if given is None else given
 
 
 def _codec(corpus: Corpus, recipe: Recipe) -> TextCodec:

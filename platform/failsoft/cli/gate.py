@@ -56,10 +56,13 @@ def gate(
     Exit code 0: it passes, or what failed is waived. 2: a gate failed, or could not be measured (also what a mistyped
     option gives: it never passes). 1: the question can't be answered: limits, traffic or reference can't be read.
     """
+    import torch
+
     from failsoft.release.report import print_report
     from train_jobs.gate import Ask, gate_release, read_traffic
     from train_jobs.replica import probe_replica
 
+    torch.set_num_threads(1)  # small batches: more threads than free cores take three times as long
     found = Home.find(home)
     ask = Ask(
         release=candidate,

@@ -30,16 +30,20 @@ def variant_results(
         ConfigError: the release is narrow, and the one with its whole weights was not given.
     """
     stored, asked = stored_as(bundle.part(Role.WEIGHTS)), _Asked(bundle, predictor, texts)
-    if stored.width is None:
-        with TemporaryDirectory(prefix="failsoft-variants-") as place:
-            return [
-                result
-                for width in given.policy.widths
-                for result in asked.compare(predictor.model, _made(predictor.model, Path(place), width), width, given)
-            ]
-    if given.whole is None:
-        raise ConfigError(f"the whole weights of {bundle.name} are those of release {stored.of}, which is not there")
-    return asked.compare(load_predictor(given.whole).model, predictor.model, stored.width, given)
+    if stored.width is not None:
+        if given.whole is None:
+            raise ConfigError(
+                f"the whole weights of {bundle.name} are those of release {stored.of}, which is not there"
+            )
+        whole = asked.said(load_predictor(given.whole).model)
+        return _judged(whole, asked.said(predictor.model), stored.width, given.policy)
+    whole = asked.said(predictor.model)
+    with TemporaryDirectory(prefix="failsoft-variants-") as place:
+        return [
+            result
+            for width in given.policy.widths
+            for result in _judged(whole, asked.said(_made(predictor.model, Path(place), width)), width, given.policy)
+        ]
 
 
 def make_variant(whole: Bundle, folder: Path, width: Width) -> None:
@@ -62,11 +66,8 @@ class _Asked:
         self._temperature = bundle.calibration().temperature
         self._predictor, self._texts = predictor, texts
 
-    def compare(self, whole: IntentNer, narrow: IntentNer, width: Width, given: Given) -> list[GateResult]:
-        """One judgement for each head."""
-        return _judged(self._said(whole), self._said(narrow), width, given.policy)
-
-    def _said(self, model: IntentNer) -> tuple[Floats, Floats]:
+    def said(self, model: IntentNer) -> tuple[Floats, Floats]:
+        """Log probabilities of intents and of tags."""
         said = ask_as_training(model, self._predictor.codec, self._predictor.labels, self._texts)
         return log_probabilities(said.intent_BC, self._temperature), log_probabilities(said.slot_NS)
 
