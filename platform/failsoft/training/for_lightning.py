@@ -25,6 +25,9 @@ Where Lightning's hooks do not reach:
   snapshot, and the snapshot with a lower learning rate, the run stops; resume it from the checkpoint of your choice.
 * ``StochasticWeightAveraging`` ends with a pass over the data that has no updates, and so no verdicts: a NaN in it gets
   into the batch statistics.
+* A batch that does not fit into memory is left out with a dead letter where one process trains alone (Lightning warns
+  once that ``training_step`` gave nothing); of several ranks the error goes up, and the run goes on from its last
+  checkpoint. The memory ladder, which loses no batch, is the failsoft loop's alone.
 * Generators of ``random`` and ``numpy`` are not rewound. Sharded strategies, several optimizers, manual optimization
   and LBFGS are turned away with a sentence.
 """

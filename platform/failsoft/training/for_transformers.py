@@ -30,6 +30,10 @@ Where the Trainer does not let in:
 * Generators of ``random`` and ``numpy`` are not rewound. FSDP, DeepSpeed, SageMaker's model parallelism, DataParallel
   over several devices and LOMO are turned away with a sentence.
 
+A batch that does not fit into memory is left out with a dead letter where one process trains alone (with
+``auto_find_batch_size`` the Trainer itself begins again with smaller ones); of several ranks the error goes up, and the
+run goes on from its last checkpoint. The memory ladder, which loses no batch, is the failsoft loop's alone.
+
 fp16 asks for an accelerator: accelerate refuses it on a CPU.
 """
 
@@ -45,8 +49,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from failsoft.errors import ConfigError
+from failsoft.training import foreign_memory
 from failsoft.training.companion import ID_COLUMN, Companion, GuardOptions, SampleIds, ids_of
 from failsoft.training.guard import StepGuard, StepOutcome
+from failsoft.training.memory.oom import CAN_BE, Trouble
 from failsoft.training.ranks import ranks_here
 from failsoft.training.state import TrainingState
 
@@ -91,6 +97,7 @@ class GuardMixin(_Base):
         self._open = False
         self._loss: Tensor | None = None
         self._ids: list[SampleIds] = []
+        self._trouble: Trouble | None = None
         self._logged_before: Tensor | None = None
         self.add_callback(_Steps(self))
 
@@ -111,13 +118,21 @@ class GuardMixin(_Base):
         if guard is None:
             return super().training_step(model, inputs, num_items_in_batch)
         if not self._open:
-            self._open, self.last, self._loss, self._ids = True, None, None, []
+            self._open, self.last, self._loss, self._ids, self._trouble = True, None, None, [], None
             self._logged_before = self._tr_loss.clone()
             guard.begin()
         self._ids.append(inputs.pop(ID_COLUMN, ()))
-        loss = super().training_step(model, inputs, num_items_in_batch)
-        self._loss = loss if self._loss is None else self._loss + loss
-        return loss
+        try:
+            loss = super().training_step(model, inputs, num_items_in_batch)
+            self._loss = loss if self._loss is None else self._loss + loss
+            return loss
+        except CAN_BE as error:
+            trouble = None if self.args.auto_find_batch_size else foreign_memory.to_leave_out(error, guard)
+            if trouble is None:
+                raise
+            self._trouble, held = trouble, error
+        foreign_memory.give_back(held, guard)
+        return torch.zeros((), device=self.args.device)
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """Add the count of refused updates to each line about training."""
@@ -189,6 +204,9 @@ class GuardMixin(_Base):
 
     def _examine(self, guard: StepGuard) -> Tensor:
         """The verdict; returns the total norm, unscaled, before clipping."""
+        if self._trouble is not None:
+            self.last = foreign_memory.left_out(self._trouble, ids_of(self._ids), position=self.companion.position)
+            return torch.tensor(self.last.grad_norm, device=self.args.device)
         if guard.scaler is not None and guard.scaler.is_enabled():
             guard.scaler.unscale_(guard.optimizer)
         loss = torch.zeros(()) if self._loss is None else self._loss
@@ -213,7 +231,7 @@ class GuardMixin(_Base):
         if outcome.applied:
             guard.apply(outcome)
         else:
-            guard.refuse(outcome)
+            foreign_memory.refuse(outcome, guard)
         accelerated._is_overflow = not outcome.applied  # holds the scheduler back
 
     def _forget_loss(self) -> None:

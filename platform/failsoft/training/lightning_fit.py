@@ -17,8 +17,10 @@ from torch.amp.grad_scaler import GradScaler, OptState
 from torch.optim import Optimizer
 
 from failsoft.errors import ConfigError
+from failsoft.training import foreign_memory
 from failsoft.training.companion import Companion, SampleIds, ids_of
 from failsoft.training.guard import StepGuard, StepOutcome
+from failsoft.training.memory.oom import CAN_BE, Trouble
 from failsoft.training.ranks import ranks_here
 from failsoft.training.state import TrainingState
 
@@ -47,6 +49,7 @@ class LightningFit:
         self._loss: Tensor | None = None
         self._ids: list[SampleIds] = []
         self._open = False
+        self._trouble: Trouble | None = None
         self._give_back: list[Callable[[], None]] = []
         self.outcome: StepOutcome | None = None
 
@@ -67,6 +70,8 @@ class LightningFit:
         )
         self._stand_before_the_optimizer()
         self._stand_before_the_schedulers()
+        for name in ("training_step", "backward"):
+            self._stand_around(name)
 
     def let_go(self) -> None:
         """Undo :meth:`take_over`."""
@@ -77,7 +82,7 @@ class LightningFit:
         """A batch, or a part of one, is about to be worked on."""
         if not self._open:
             self._open = True
-            self.outcome, self._loss, self._ids = None, None, []
+            self.outcome, self._loss, self._ids, self._trouble = None, None, [], None
             self._guard.begin()
         self._ids.append(ids)
 
@@ -89,6 +94,10 @@ class LightningFit:
 
     def examine(self) -> None:
         """Judge, and undo what can be undone at once, so that nobody meets the traces."""
+        if self._trouble is not None:
+            self.outcome = foreign_memory.left_out(self._trouble, ids_of(self._ids), position=self._companion.position)
+            self._undo()
+            return
         if self._loss is None:
             return  # ``training_step`` gave None: there is no step to judge
         scaler = self._scaler
@@ -97,9 +106,19 @@ class LightningFit:
         self.outcome = self._guard.examine(self._loss, position=self._companion.position)
         if not self.outcome.applied:
             self.outcome = self.outcome._replace(sample_ids=ids_of(self._ids))
-            self._scale_before = {} if scaler is None else scaler.state_dict()
-            self._guard.traces.undo()
-            self._optimizer.zero_grad(set_to_none=False)  # clipping by value fails where there is none to clip
+            self._undo()
+
+    def _undo(self) -> None:
+        self._scale_before = {} if self._scaler is None else self._scaler.state_dict()
+        self._guard.traces.undo()
+        self._optimizer.zero_grad(set_to_none=False)
+        self._fill()
+
+    def _fill(self) -> None:
+        """Zeros for gradients that are not there: neither clipping by value nor a loss scaler bears to find none."""
+        for parameter in (parameter for group in self._optimizer.param_groups for parameter in group["params"]):
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
 
     def settle(self) -> None:
         """The end of a batch: whatever Lightning did to the loss scale of a refused update is done our way instead."""
@@ -110,7 +129,7 @@ class LightningFit:
         if not outcome.applied:
             if self._scaler is not None:
                 self._scaler.load_state_dict(self._scale_before)
-            self._guard.refuse(outcome)
+            foreign_memory.refuse(outcome, self._guard)
         self._companion.settle(outcome, self._ids)
 
     def rewrite(self, checkpoint: dict[str, Any], callback: Callback) -> None:
@@ -125,6 +144,26 @@ class LightningFit:
         precision = trainer.precision_plugin
         if precision.state_dict():
             checkpoint[type(precision).__qualname__] = precision.state_dict()
+
+    def _stand_around(self, name: str) -> None:
+        """A pass that runs out of memory ends as if there had been nothing to do, and the update is refused."""
+        module, original = self._module, getattr(self._module, name)
+
+        @functools.wraps(original)
+        def passed(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(*args, **kwargs)
+            except CAN_BE as error:
+                self._trouble = foreign_memory.to_leave_out(error, self._guard)
+                if self._trouble is None:
+                    raise
+                held = error
+            foreign_memory.give_back(held, self._guard)
+            self._fill()
+            return None
+
+        setattr(module, name, passed)
+        self._give_back.append(lambda: delattr(module, name))
 
     def _stand_before_the_optimizer(self) -> None:
         """Lightning's hooks can't keep an optimizer from stepping, so its ``step`` asks first.
