@@ -22,7 +22,6 @@ from failsoft.serving.deployments import Fallback, ModelColour
 from failsoft.serving.gateway import Gateway
 from failsoft.serving.one_slot import SLOT
 from failsoft.serving.plan import Colour
-from failsoft.serving.seam import Loader
 from failsoft.serving.settings import ServeSettings, settings_of
 from failsoft.serving.task import AppSpec
 
@@ -57,7 +56,7 @@ def build_app(config: AppSpec, settings: ServeSettings | Mapping[str, Any] | Non
         gateway=asked.gateway(),
         allow_planned_faults=asked.allow_planned_faults,
     )
-    return _assembled(app, config.loader(), asked)
+    return _assembled(app, config, asked)
 
 
 def _release(home: Home, asked: str | None) -> Bundle:
@@ -74,9 +73,9 @@ def _release(home: Home, asked: str | None) -> Bundle:
     return Bundle.of(newest)
 
 
-def _assembled(config: AppConfig, load: Loader, settings: ServeSettings) -> Application:
+def _assembled(config: AppConfig, spec: AppSpec, settings: ServeSettings) -> Application:
     wanted = list(Colour) if config.slots == 2 else [SLOT]
-    colours = {colour: _model(config, colour, load, settings) for colour in wanted}
+    colours = {colour: _model(config, colour, spec, settings) for colour in wanted}
     fallback = _deploy(Fallback, "fallback", settings, replicas=1).bind(config)
     gateway = _deploy(serve.ingress()(Gateway), "gateway", settings, replicas=settings.gateways)
     room = 2 * config.gateway.max_requests  # the gateway itself says 429, in words; Serve would only let callers wait
@@ -85,11 +84,13 @@ def _assembled(config: AppConfig, load: Loader, settings: ServeSettings) -> Appl
     )
 
 
-def _model(config: AppConfig, colour: Colour, load: Loader, settings: ServeSettings) -> Application:
+def _model(config: AppConfig, colour: Colour, spec: AppSpec, settings: ServeSettings) -> Application:
     deployment = _deploy(ModelColour, colour.value, settings, replicas=settings.replicas).options(
-        max_ongoing_requests=settings.max_model_ongoing, max_queued_requests=settings.max_model_queue
+        max_ongoing_requests=settings.max_model_ongoing,
+        max_queued_requests=settings.max_model_queue,
+        ray_actor_options=dict(spec.resources),
     )
-    return deployment.bind(config, colour, load)
+    return deployment.bind(config, colour, spec.loader())
 
 
 def _deploy(made_of: type, name: str, settings: ServeSettings, *, replicas: int) -> Deployment:

@@ -31,7 +31,11 @@ Measures = Mapping[str, float]
 
 
 class Predictor(Protocol):
-    """A loaded model. Lives in a model replica, one thread, one call at a time."""
+    """A loaded model. Lives in a model replica, one thread, one call at a time.
+
+    It may also have ``close()``, called before another release takes its only slot, to give device memory back;
+    and ``break_weights()``, which spoils what is in memory: a drill's planned fault.
+    """
 
     def predict(self, batch: Any, /) -> Any:
         """Score a batch, a list: clean texts, or instances as the app's inputs let them through; never empty.

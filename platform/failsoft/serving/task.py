@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +58,9 @@ class AppSpec(Task):
     predictor: PredictorSource
     """A class with ``load(bundle)``, a function of a bundle, or ``"package.module:Name"``. Only model replicas get it,
     so that what it imports stays out of the gateways."""
+    resources: Mapping[str, Any] = field(default_factory=lambda: {"num_cpus": 0.1})
+    """Of each model replica, as Ray's actor options: ``{"num_gpus": 1}``. By default replicas share the cores of a
+    laptop."""
 
     def loader(self) -> Loader:
         """What makes a predictor of a bundle, fit to travel to a replica.
