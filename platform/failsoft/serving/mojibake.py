@@ -20,16 +20,18 @@ def _windows() -> dict[str, int]:
 
 
 _BYTE = _windows()
+_AS_LATIN1 = {ord(char): code for char, code in _BYTE.items()}
 _CLOSERS = "\xbb\u201d\u2019\u2026\u2013\u2014\u2122\xae\xa9\u203a\xb0\u201c\u2018\xab"
 """What may well stand behind a word."""
 _C = f"[\x80-\xbf{''.join(_BYTE)}]"
 _CAPITAL = "A-Z\xc0-\xd6\xd8-\xde"
 _MOJIBAKE = re.compile(
+    f"(?=[\xc2-\xf0]{_C})(?:"  # passes over plain text quickly
     f"(?:[\xc2-\xdf]{_C}|[\xe0-\xef]{_C}{_C}|\xf0{_C}{_C}{_C}){{2,}}"  # several in a row are no chance
     f"|\xf0{_C}{_C}{_C}"
     f"|[\xe2\xe3\xef](?![{_CLOSERS}]{{2}}){_C}{_C}"
     f"|(?<![{_CAPITAL}])[\xc2\xc3]{_C}"
-    f"|[\xc2\xc3](?![{_CLOSERS}]){_C}"
+    f"|[\xc2\xc3](?![{_CLOSERS}]){_C})"
 )
 _MAYBE = re.compile(f"[\xc2-\xf0]{_C}")
 """Much faster where there is nothing to find."""
@@ -56,6 +58,6 @@ def mended(text: str) -> Iterator[Edit]:
 
 def _meant(garbled: str) -> str | None:
     try:
-        return bytes(_BYTE.get(char, ord(char)) for char in garbled).decode("utf-8")
+        return garbled.translate(_AS_LATIN1).encode("latin-1").decode("utf-8")
     except ValueError:
         return None

@@ -16,6 +16,7 @@ __all__ = ["Cleaned", "Cleanliness", "NormalForm", "TextPolicy", "sanitize"]
 _NOTHING: Mapping[str, int] = {}
 _READABLE = re.compile(r"[^\W_]")
 """A letter or a digit of any script."""
+_MARK = re.compile(r"[^\w\s]")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 """A word or a punctuation mark: as finely as word tokenizers split."""
 
@@ -105,6 +106,13 @@ def _verdict(text: str, policy: TextPolicy, otherwise: Cleanliness) -> Cleanline
         return Cleanliness.HOPELESS
     if len(text) * 4 > policy.max_bytes and len(text.encode()) > policy.max_bytes:
         return Cleanliness.HOPELESS
-    if len(text) > policy.max_words and len(_TOKEN.findall(text)) > policy.max_words:
+    if len(text) > policy.max_words and _holds_more_tokens(text, policy.max_words):
         return Cleanliness.HOPELESS
     return otherwise
+
+
+def _holds_more_tokens(text: str, most: int) -> bool:
+    """A mark makes two tokens of one at most, besides itself; mostly that bound is enough, and it costs a third."""
+    if len(text.split()) + 2 * len(_MARK.findall(text)) <= most:
+        return False
+    return len(_TOKEN.findall(text)) > most
