@@ -14,6 +14,7 @@ from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.clock import ManualClock
 from failsoft.training.checkpoints.mirror import Mirror, listing_of
 from failsoft.training.checkpoints.mirror_policy import MirrorPolicy, MirrorRecord, hopeless
+from failsoft.training.checkpoints.withdrawn import note_withdrawn
 from failsoft.training.checkpoints.writer_link import Message
 from failsoft.training.checkpoints.writer_news import NewsKind, Ticket
 from tests.artifacts.odd_files import Disk
@@ -259,8 +260,6 @@ def test_a_marked_one_does_not_count_so_the_last_good_one_stays(tmp_path: Path) 
 
 
 def test_what_was_taken_back_is_not_listed_and_goes_with_the_next_copy(tmp_path: Path) -> None:
-    from failsoft.training.checkpoints.withdrawn import note_withdrawn
-
     shop = Shop(tmp_path, Disk(), keep=9)
     for position in (1, 2, 3):
         shop.publish(position)
@@ -271,6 +270,43 @@ def test_what_was_taken_back_is_not_listed_and_goes_with_the_next_copy(tmp_path:
     shop.publish(2)
     assert shop.there() == [2, 1]
     assert len({path.split("/")[2] for path in shop.disk.files}) == 2
+
+
+def test_what_was_taken_back_goes_at_once_so_that_a_fresh_machine_never_finds_it(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, Disk(), keep=9)
+    for position in (1, 2, 3):
+        shop.publish(position)
+    note_withdrawn(shop.store.root, [shop.store.open("at-3")])
+    shop.store.remove("at-3")
+    shop.mirror.take_back(ticket(2))
+    shop.mirror.look()
+    assert not shop.mirror.busy
+    assert {path.split("/")[2].split(".")[0] for path in shop.disk.files} == {"at-1", "at-2"}
+
+
+def test_a_store_that_is_away_is_asked_again_to_take_back_and_before_anything_is_copied(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, [refused("away"), {"say": "withdrawn", "took_s": 0.1}, COPIED])
+    bench.mirror.take_back(ticket(1))
+    bench.mirror.look()
+    bench.mirror.offer(ticket(2))
+    assert bench.mirror.busy
+    bench.clock.advance(11.0)
+    kinds = [news.kind for _ in range(4) for news in bench.mirror.look()]
+    assert kinds == [MIRRORED]
+    assert [order["do"] for order in bench.links.started[0].orders] == ["withdraw", "withdraw", "copy"]
+    assert not bench.mirror.busy
+
+
+def test_a_question_lets_what_is_to_be_taken_back_wait_and_not_be_forgotten(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, [], [{"say": "listed", "entries": [], "foreign": ""}, {"say": "withdrawn", "took_s": 0.1}])
+    bench.mirror.take_back(ticket(1))
+    request = bench.mirror.ask_listing()
+    assert request.poll(5.0)
+    bench.mirror.look()
+    bench.mirror.look()
+    assert not bench.mirror.busy
+    bench.mirror.part()
+    assert bench.mirror.look() == []
 
 
 def test_a_folder_that_nobody_finished_goes_after_its_time_and_not_before(tmp_path: Path) -> None:

@@ -180,10 +180,14 @@ class Checkpoints:
         """Take back what was published beyond position ``after``: its stretch of the run is undone. Rank 0 calls it.
 
         Returns:
-            Names of those that are removed here; their copies on a remote store count no more, and go with the next.
+            Names of those that are removed here; their copies on a remote store count no more, and go as soon as it
+            can be reached.
             A disk that refuses is told of, and asked again before anything else is published.
         """
-        return self._withdrawal.begin(after)
+        gone = self._withdrawal.begin(after)
+        if gone and self.mirror is not None:
+            self.mirror.take_back(Ticket(name="what was undone", position=after, step=0, meta={}))
+        return gone
 
     def close(self) -> None:
         """Finish what is on its way and give memory and process back; not a collective, so fit for a failing rank."""

@@ -73,6 +73,7 @@ class Mirror:
         self._courier = Courier(start, clock, patience_s=self.policy.patience_s)
         self._copying: Ticket | None = None
         self._waiting: Ticket | None = None
+        self._undone: Ticket | None = None
         self._rest_until_s = clock.monotonic_s()
         self._news: list[News] = []
         self.record = MirrorRecord(copied_at_s=clock.monotonic_s())
@@ -89,8 +90,8 @@ class Mirror:
 
     @property
     def busy(self) -> bool:
-        """Whether a checkpoint is still to be copied."""
-        return self._copying is not None or self._waiting is not None
+        """Whether a checkpoint is still to be copied, or taken back there."""
+        return any(ticket is not None for ticket in (self._copying, self._waiting, self._undone))
 
     def hopeless(self) -> str | None:
         """Why the run must not go on without copies, or None; always None where the policy sets no limit."""
@@ -101,6 +102,14 @@ class Mirror:
         if self._waiting is not None:
             self._drop(self._waiting, "a newer one is copied instead: the remote store is slower than the schedule")
         self._waiting = ticket
+        self._advance()
+
+    def take_back(self, ticket: Ticket) -> None:
+        """Copies of what was taken back here (``.withdrawn`` says which) are to go there, before anything is copied.
+
+        Each copying does so, too; but until the next one, a fresh machine would go on from what was undone.
+        """
+        self._undone = self._undone or ticket
         self._advance()
 
     def look(self) -> list[News]:
@@ -126,11 +135,11 @@ class Mirror:
     def part(self) -> None:
         """Let the process finish the copy at hand without this one. Usable again afterwards."""
         for ticket in (self._copying, self._waiting):
-            if ticket is not None:
+            if ticket is not None and ticket is not self._undone:
                 self._drop(
                     ticket, "the run ends before it is copied; a copy that was begun is finished without the run"
                 )
-        self._copying = self._waiting = None
+        self._copying = self._waiting = self._undone = None
         self._courier.part()
 
     def ask_listing(self) -> Request:
@@ -150,7 +159,7 @@ class Mirror:
         copying, self._copying = self._copying, None
         if copying is not None:
             self._courier.part()
-            self._waiting = self._waiting or copying
+            self._waiting = self._waiting or (None if copying is self._undone else copying)
         return Request(self._courier, order, self.policy.backoff, self.policy.tries_to_read, self.clock, self._rng)
 
     def _order(self, do: str, what: str = "") -> MirrorOrder:
@@ -166,13 +175,15 @@ class Mirror:
         )
 
     def _advance(self) -> None:
-        if self._copying is not None or self._waiting is None or self.clock.monotonic_s() < self._rest_until_s:
+        ticket = self._undone or self._waiting
+        if self._copying is not None or ticket is None or self.clock.monotonic_s() < self._rest_until_s:
             return
-        self._copying, self._waiting = self._waiting, None
+        self._copying = ticket
+        self._waiting = None if ticket is self._waiting else self._waiting
         try:
-            self._courier.send(self._order("copy", self._copying.name))
+            self._courier.send(self._order("withdraw") if ticket is self._undone else self._order("copy", ticket.name))
         except OSError as error:
-            self._failed(self._copying, f"no process to copy it: {error}")
+            self._failed(ticket, f"no process to copy it: {error}")
 
     def _hear(self, *, wait_s: float = 0.0) -> None:
         ticket = self._copying
@@ -187,7 +198,9 @@ class Mirror:
             self._understand(ticket, message)
 
     def _understand(self, ticket: Ticket, message: Message) -> None:
-        if message["say"] == "copied":
+        if message["say"] == "withdrawn":
+            self._copying = self._undone = None
+        elif message["say"] == "copied":
             self._copying = None
             self.record = self.record.succeeded(self.clock.monotonic_s())
             data: dict[str, Any] = {name: message[name] for name in ("folder", "bytes", "removed", "unpruned")}
@@ -207,6 +220,8 @@ class Mirror:
         self._rest_until_s = self.clock.monotonic_s() + wait_s
         said = f"{why}; the local checkpoints stand, training goes on, the next try comes in {wait_s:.0f} s"
         self._tell(NewsKind.MIRROR_FAILED, said, ticket, in_a_row=failures, remote=self.shown)
+        if ticket is self._undone:  # it stays the next thing to do
+            return
         if self._waiting is None:
             self._waiting = ticket
         else:

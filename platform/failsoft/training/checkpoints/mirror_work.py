@@ -1,6 +1,6 @@
 """What the mirror's process does for the training: copy a checkpoint, list what is there, fetch one. Knows no torch.
 
-Orders and answers are plain JSON. ``do`` is ``copy``, ``list`` or ``fetch``; every answer has ``say``.
+Orders and answers are plain JSON. ``do`` is ``copy``, ``list``, ``fetch`` or ``withdraw``; every answer has ``say``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class MirrorWork:
         started_s = self._clock.monotonic_s()
         try:
             order = MirrorOrder.from_plain(plain)
-            done = {"copy": self._copy, "list": self._list, "fetch": self._fetch}[order.do](order, beat)
+            work = {"copy": self._copy, "list": self._list, "fetch": self._fetch, "withdraw": self._withdraw}
+            done = work[order.do](order, beat)
         except ArtifactMissingError as error:
             return {"say": "gone", "why": str(error)}
         except DamagedArtifactError as error:
@@ -96,6 +97,10 @@ class MirrorWork:
     @staticmethod
     def _adopt(store: ArtifactStore, remote: RemoteStore, found: RemoteArtifact, beat: Beat) -> None:
         store.adopt(found.name, lambda aside: remote.fetch(found, aside, beat=beat), found.manifest)
+
+    def _withdraw(self, order: MirrorOrder, _beat: Beat) -> Answer:
+        self._take_back(order, self._remote(order))
+        return {"say": "withdrawn"}
 
     def _remote(self, order: MirrorOrder) -> RemoteStore:
         if order.url not in self._stores:
