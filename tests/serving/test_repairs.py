@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
+from failsoft.serving.characters import KIND, Kind, plain_forms
 from failsoft.serving.offsets import Reworked
 from failsoft.serving.sanitizer import Cleaned, TextPolicy, sanitize
 from tests.serving.odd_text import any_text
@@ -97,3 +101,29 @@ def test_the_way_back_that_is_laid_out_late_is_that_of_the_text(text: str) -> No
         for change in cleaned.offsets.rounds:
             if isinstance(change, Reworked):
                 assert change.made == change.text
+
+
+CSI = "\x9b"
+"""Begins a terminal command, which goes with what follows."""
+UNSEEN_KINDS = frozenset(Kind) - {Kind.EMOJI, Kind.ENCLOSER}
+UNSEEN = {
+    char: " " if kind is Kind.SPACE else "" for char, kind in KIND.items() if kind in UNSEEN_KINDS and char != CSI
+}
+PLAIN_FORMS = plain_forms("NFKC")
+
+
+@given(st.text(st.one_of(st.sampled_from("abc 12"), st.sampled_from(sorted(UNSEEN))), max_size=60))
+def test_the_unseen_is_taken_out_as_by_looking_at_one_character_after_the_other(text: str) -> None:
+    """Few different ones go by replacing, many by a table, and both as a plain loop would do it."""
+    cleaned = clean(text)
+    assert cleaned.text == "".join(UNSEEN.get(char, char) for char in text)
+    found = [KIND[char] for char in text if char in UNSEEN]
+    assert cleaned.repairs == Counter(map(str, found))
+
+
+@given(st.text(st.one_of(st.sampled_from("abc 12"), st.sampled_from(sorted(PLAIN_FORMS))), max_size=60))
+def test_dressed_up_letters_become_plain_as_by_looking_at_one_after_the_other(text: str) -> None:
+    cleaned = sanitize(text, TextPolicy(fold_look_alikes=False, mend_mojibake=False))
+    assert cleaned.text == "".join(PLAIN_FORMS.get(char, char) for char in text)
+    assert cleaned.repairs.get("normalised", 0) == sum(char in PLAIN_FORMS for char in text)
+    assert [cleaned.to_original(at, at + 1) for at in range(len(text))] == [(at, at + 1) for at in range(len(text))]
