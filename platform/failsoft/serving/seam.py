@@ -54,7 +54,9 @@ class Loads(Protocol):
         """Make a predictor of a verified release, whose files are ``bundle.file("name")``. May raise anything.
 
         A release that does not load is refused in words and the one before goes on. Nobody but this method decides how
-        a file is read; prefer formats that can't run code (safetensors, npz without pickles) to pickles.
+        a file is read; prefer formats that can't run code (safetensors, npz without pickles) to pickles. For a torch
+        model, :func:`failsoft.models.id_bounds.refuse_unknown_ids` turns an id that no table has, which would take
+        the process on a GPU, into an error of one call.
         """
         ...
 
