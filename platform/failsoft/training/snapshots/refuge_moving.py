@@ -1,8 +1,8 @@
 """Brings snapshots in memory of a host to the hosts where their ranks are now.
 
 Ray gives ranks to nodes anew with each group of workers: on two equal nodes it changed their places in one of fourteen
-groups here, spread over them (SPREAD) in five. Each rank would then look in vain for what it left on the other node, and the
-whole run would go by disk although nothing is lost.
+groups here, spread over them (SPREAD) in five. Each rank would then look in vain for what it left on the other node,
+and the whole run would go by disk although nothing is lost.
 """
 
 from __future__ import annotations
