@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,7 @@ from failsoft.cli.gate import FAILED, AgainstOption, ConfigOption, TrafficOption
 from failsoft.errors import ArtifactMissingError, DamagedArtifactError, GateError
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Ledger, Side
+from failsoft.remote import GatewayClient
 
 if TYPE_CHECKING:
     from failsoft.release.shelf import Standing
@@ -109,13 +111,14 @@ def promote(
     config: ConfigOption = None,
     traffic: TrafficOption = None,
     waive: WaiveOption = None,
+    replica: _Replica = True,
     url: UrlOption = DEFAULT_URL,
     home: HomeOption = None,
 ) -> None:
     """Let a release begin its way: shadow, canary, ramp. The served one stands by. Exit code 2: a gate failed."""
     from failsoft.release.report import print_report
-    from failsoft.remote import GatewayClient
     from train_jobs.gate import Ask, gate_release, read_traffic
+    from train_jobs.replica import probe_replica
 
     found = Home.find(home)
     name = name or _newest(found)
@@ -126,6 +129,7 @@ def promote(
             against=against,
             traffic=None if traffic is None else read_traffic(traffic),
             settings=settings_with(config, found, waive),
+            probe=probe_replica if replica else None,
         )
         with console.status(f"judging {name}"):
             report = gate_release(ask, clock=SystemClock())
@@ -147,10 +151,6 @@ def rollback(why: WhyOption, url: UrlOption = DEFAULT_URL, home: HomeOption = No
 
     A change of the plan: nothing is loaded, and no replica starts anew.
     """
-    import getpass
-
-    from failsoft.remote import GatewayClient
-
     client, clock = GatewayClient(url, token=Home.find(home).operator_token()), SystemClock()
     plan = client.status()["plan"]
     release = str(plan["releases"][plan["subject"]])
