@@ -7,6 +7,7 @@ triple. After the idea of ftfy (Speer 2019), with fewer forms.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 
@@ -56,6 +57,7 @@ def mended(text: str) -> Iterator[Edit]:
             yield found.start(), found.end(), meant
 
 
+@functools.lru_cache(maxsize=4096)
 def _meant(garbled: str) -> str | None:
     try:
         return garbled.translate(_AS_LATIN1).encode("latin-1").decode("utf-8")

@@ -149,7 +149,8 @@ class OffsetMap:
 
     def thin(self, text: str, removed: frozenset[str]) -> None:
         """Go over to ``text``, the present one without the characters ``removed``; others may be exchanged for one."""
-        self._rounds.append(Thinned(self.text, removed))
+        if len(text) != len(self.text):
+            self._rounds.append(Thinned(self.text, removed))
         self.text = text
 
     def rework(self, text: str, edits: Callable[[], Sequence[Edit]]) -> None:

@@ -17,10 +17,13 @@ Repairs = Counter[str]
 
 _STRIPPED_KINDS = frozenset(Kind) - {Kind.EMOJI, Kind.ENCLOSER}
 _STRIPPABLE = frozenset(char for char, kind in KIND.items() if kind in _STRIPPED_KINDS)
-_STRIPPED = {ord(char): " " if KIND[char] is Kind.SPACE else None for char in _STRIPPABLE}
+_STRIPPED = {ord(char): " " if KIND[char] is Kind.SPACE else "" for char in _STRIPPABLE}
 _EMOJI_STARTS = frozenset(KIND) - _STRIPPABLE
 _ODD = characters.finder(frozenset(KIND))
 _EMOJI_SPLIT = re.compile(f"({_ODD.pattern}(?:{characters.EMOJI_FROM_SECOND}|{characters.KEYCAP_FROM_THIRD}))")
+_IN_EMOJI = frozenset(map(chr, [0x200C, 0x200D, 0xFE0E, 0xFE0F, *range(0xE0020, 0xE0080)]))
+"""May belong to an emoji, or to letters that it joins; what stands around it decides."""
+_ALWAYS_STRIPPED = _STRIPPABLE - _IN_EMOJI
 _KEYCAP_ENDS = "\ufe0f\u20e3"
 _KEYCAP = re.compile(characters.KEYCAP)
 _SEAM = "\x01"
@@ -31,31 +34,35 @@ _FEW = 8
 
 def strip(offsets: OffsetMap, odd: set[str], policy: TextPolicy, repairs: Repairs) -> None:
     """Strip the text and set its emoji apart; ``odd`` is what it holds beside plain ASCII."""
+    _thin(offsets, odd & _ALWAYS_STRIPPED, repairs)
+    doubtful = odd & _IN_EMOJI
+    pieces = [offsets.text] if odd.isdisjoint(_EMOJI_STARTS) else _EMOJI_SPLIT.split(offsets.text)
+    if len(pieces) > 1:  # text, emoji, text, emoji, … text
+        _strip_pieces(offsets, pieces, doubtful, policy, repairs)
+    elif doubtful.isdisjoint(characters.JOINER) or odd.isdisjoint(IN_JOINING_SCRIPT):
+        _thin(offsets, doubtful, repairs)
+    else:
+        offsets.apply(list(_strip_piece(offsets.text, repairs)))
+
+
+def _thin(offsets: OffsetMap, found: set[str], repairs: Repairs) -> None:
+    """Strip all of these in one go."""
+    if not found:
+        return
     text = offsets.text
-    pieces = [text] if odd.isdisjoint(_EMOJI_STARTS) else _EMOJI_SPLIT.split(text)  # text, emoji, text, … text
-    if len(pieces) > 1:
-        _strip_pieces(offsets, pieces, policy, repairs)
-    elif (kept := _thinned(text, odd, repairs)) is None:
-        offsets.apply(list(_strip_piece(text, repairs)))
-    elif kept != text:
-        offsets.thin(kept, REMOVED)
-
-
-def _thinned(text: str, odd: set[str], repairs: Repairs) -> str | None:
-    """The text stripped in one go; None when a joiner may have to stay, for which what stands around it matters."""
-    found = odd & _STRIPPABLE
-    if not (found.isdisjoint(characters.JOINER) or odd.isdisjoint(IN_JOINING_SCRIPT)):
-        return None
     for char in found:
         repairs[KIND[char]] += text.count(char)
     if len(found) > _FEW:
-        return text.translate(_STRIPPED)
-    for char in found:
-        text = text.replace(char, " " if KIND[char] is Kind.SPACE else "")
-    return text
+        text = text.translate({ord(char): _STRIPPED[ord(char)] for char in found})
+    else:
+        for char in found:
+            text = text.replace(char, _STRIPPED[ord(char)])
+    offsets.thin(text, frozenset(found & REMOVED))
 
 
-def _strip_pieces(offsets: OffsetMap, pieces: list[str], policy: TextPolicy, repairs: Repairs) -> None:
+def _strip_pieces(
+    offsets: OffsetMap, pieces: list[str], doubtful: set[str], policy: TextPolicy, repairs: Repairs
+) -> None:
     """Strip the text between emoji, and put a space on each side of an emoji where a word touches it.
 
     An emoji is a neighbour for which no joiner stays; between two emoji the second one sees to the space. The way back
@@ -65,7 +72,7 @@ def _strip_pieces(offsets: OffsetMap, pieces: list[str], policy: TextPolicy, rep
     edits = {
         place: list(_strip_piece(raw, repairs))
         for place, raw in enumerate(raws)
-        if not (raw.isascii() and raw.isprintable())
+        if not (raw.isascii() or doubtful.isdisjoint(raw))
     }
     for place, found in edits.items():
         pieces[2 * place] = Edited(raws[place], found).text
