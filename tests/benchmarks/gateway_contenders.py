@@ -122,7 +122,9 @@ def standing(kind: str, ingress: Ingress, published: Path, **settings: str) -> I
 
 def _end(process: subprocess.Popen[str]) -> None:
     assert process.stdin is not None
+    assert process.stdout is not None
     process.stdin.close()
+    process.stdout.close()
     try:
         process.wait(STOP_S)
     except subprocess.TimeoutExpired:

@@ -119,6 +119,7 @@ class Steady:
 
     async def _run(self) -> None:
         self._idle: list[Connection] = []
+        self._all: list[Connection] = []
         self._out: dict[Connection, float] = {}
         self._all_in = asyncio.Event()
         requests, due_s = itertools.cycle(bodies(self.host)), time.monotonic()
@@ -135,6 +136,9 @@ class Steady:
                 await self._all_in.wait()
         now_s = time.monotonic()
         self.replies += [Reply(sent_s=sent_s, done_s=now_s, status=0) for sent_s in self._out.values()]
+        for connection in self._all:
+            connection.close()
+        await asyncio.sleep(0)  # their transports close with the next turn
 
     async def _send(self, request: bytes) -> None:
         sent_s = time.monotonic()
@@ -152,6 +156,7 @@ class Steady:
         _, connection = await asyncio.get_running_loop().create_connection(
             lambda: Connection(self._answered), self.host, self.port
         )
+        self._all.append(connection)
         return connection
 
     def _answered(self, connection: Connection, status: int, body: bytes) -> None:
