@@ -209,7 +209,8 @@ def _numbers_here(tensor: Tensor) -> Tensor:
 def _flat_optimizer(optimizer: Optimizer) -> tuple[dict[str, Tensor], list[dict[str, Any]], dict[str, Any]]:
     packed = optimizer.state_dict()
     entries = {f"{_OPTIMIZER}{i}/{name}": value for i, slot in packed["state"].items() for name, value in slot.items()}
-    moments = {name: value.detach() for name, value in entries.items() if isinstance(value, Tensor)}
+    tensors = {name: value for name, value in entries.items() if isinstance(value, Tensor)}
+    moments = {name: value.detach() if value.requires_grad else value for name, value in tensors.items()}
     rest = {name: value for name, value in entries.items() if not isinstance(value, Tensor)}
     return moments, packed["param_groups"], rest
 

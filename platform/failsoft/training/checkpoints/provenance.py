@@ -15,6 +15,9 @@ import torch
 import failsoft
 from failsoft.artifacts.manifest import digest_bytes
 
+_PYTHON = platform.python_version()
+"""Taken apart from a text each time it is asked for, which is felt in the stall of a small checkpoint."""
+
 
 def identity_digest(identity: Mapping[str, Any]) -> str:
     """One digest of what a run is about."""
@@ -23,7 +26,7 @@ def identity_digest(identity: Mapping[str, Any]) -> str:
 
 def versions() -> dict[str, str]:
     """What makes a checkpoint of this process: the libraries, and failsoft's own source text."""
-    libraries = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+    libraries = {"python": _PYTHON, "torch": torch.__version__, "numpy": np.__version__}
     return libraries | {"failsoft": _source_digest()}
 
 
