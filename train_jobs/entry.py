@@ -1,15 +1,17 @@
 """The job's entry point: a small supervisor process that outlives whatever holds the workers.
 
 The supervisor loads neither Ray nor torch. It holds the run's lock, chooses the number of workers, waits (back-off,
-room, a Ray to connect to) and starts a child, the driver, that connects to Ray and carries the attempts out. A driver
-that is killed costs one attempt. When the supervisor is killed, the driver ends with it and the lock is free.
+room, a Ray to connect to, storage) and starts a child, the driver, that connects to Ray and carries the attempts out.
+A driver that is killed, that stands still (``driver_watch``) or that Ray fails costs one attempt. When the supervisor
+is killed, the driver ends with it and the lock is free.
 
 What is above the supervisor (systemd, ``ray job submit`` again, RayJob, Slurm) starts the same command again, and the
 run goes on from its newest checkpoint; after the loss of Ray's head that is all there is to do. By exit status:
 
 * 0 the run is finished, 143 it was told to leave (requeue it when its machine is back);
-* 1 something outside of the run: no Ray for ``ray_patience_s``, a full disk, a wrong argument. Start it again, but not
-  for ever: ``Restart=on-failure`` with ``RestartSec=30`` and ``StartLimitBurst=5``, RayJob ``backoffLimit: 5``;
+* 1 something outside of the run: no Ray for ``ray_patience_s``, its storage away for longer than ``storage`` allows, a
+  full disk, a wrong argument. Start it again, but not for ever: ``Restart=on-failure`` with ``RestartSec=30`` and
+  ``StartLimitBurst=5``, RayJob ``backoffLimit: 5``;
 * 3 and 4 the run was stopped with a diagnosis (too much of the data refused; nothing helped). Starting it again would
   end the same way: ``RestartPreventExitStatus=3 4``.
 """

@@ -129,6 +129,10 @@ class HereDriver:
 
     def finish(self) -> JobResult:
         """Evaluate and publish."""
+        with lost_to_ray("evaluation and release"):
+            return self._finished()
+
+    def _finished(self) -> JobResult:
         corpus, workload = self._prepared()
         config, home = self._config, self._home
         self._progress.turn(Phase.EVALUATING)
