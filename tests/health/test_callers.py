@@ -151,3 +151,14 @@ def test_a_key_has_the_same_number_everywhere_and_its_number_does_not_say_it() -
 def test_a_policy_that_can_remember_no_one_is_refused(wrong: dict[str, int], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         CallerPolicy(**wrong)
+
+
+def test_while_the_others_have_not_shown_which_it_is_the_verdict_waits_and_says_so() -> None:
+    windows = CallerWindows(HealthPolicy())
+    for turn in range(24):
+        windows.record(WEAK, NOISY)
+        if turn % 4 == 0:
+            windows.record(GOOD, 1)
+    verdict = windows.verdict()
+    assert (verdict.status, verdict.undecided) == (Status.HEALTHY, True)
+    assert "one caller's: waiting" in verdict.reason

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from failsoft.errors import ConfigError
 from failsoft.health.monitor import HealthPolicy, Status
 from failsoft.health.sequential import Tally
+from failsoft.health.signals import Level, SignalPolicy
 from failsoft.health.window import Outcome
 from failsoft.serving.evidence import Counts, Gatherer, OutcomeBatch, interleaved
 from failsoft.serving.plan import Arm
@@ -153,3 +154,12 @@ def test_what_callers_brought_and_what_the_others_brought_is_all_there_is(
 def test_impossible_parts_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="impossible"):
         replace(batch(1, {Outcome.GOOD: 5}), **wrong)
+
+
+def test_what_may_not_trip_is_not_held_against_a_model_on_trial_either() -> None:
+    signals = SignalPolicy(quality=Level.WARN)
+    found = Gatherer(HealthPolicy(), max_gap_s=2.0, counts=Counts(), signals=signals)
+    found.add(batch(1, {Outcome.WEAK: 50, Outcome.ERROR: 1, Outcome.GOOD: 49}), 0.0)
+    assert found.counts.in_stage == Tally(bad=1, total=100)
+    assert found.subject.verdict().status is Status.HEALTHY
+    assert "weak" in found.subject.warnings()

@@ -168,7 +168,7 @@ class CallerWindows:
         if too_few and len(self._recent) >= self.policy.window_size:
             return verdict
         if too_few or bad / total > self.policy.max_bad_fraction / 2:
-            return verdict._replace(status=Status.HEALTHY)
+            return verdict._replace(status=Status.HEALTHY, undecided=True)
         self._set_apart(worst, newest, others)
         return self._shared.verdict()
 

@@ -92,6 +92,8 @@ class Verdict(NamedTuple):
     warning: bool
     """The bad share is above ``warn_bad_fraction``."""
     policy: HealthPolicy
+    undecided: bool = False
+    """Most of what is bad is one caller's, and the others have not shown yet whether it is that caller or the model."""
 
     @property
     def bad_fraction(self) -> float | None:
@@ -114,6 +116,8 @@ class Verdict(NamedTuple):
         share = f"{self.bad} bad of {self.total} ({self.bad / self.total:.2%})"
         if self.status is Status.DEGRADED:
             return f"{share}, limit {self.policy.max_bad_fraction:.2%}"
+        if self.undecided:
+            return f"{share}, most of it one caller's: waiting for what the others' answers show"
         if self.bad / self.total < self.policy.max_bad_fraction:
             return f"{share}, below {self.policy.max_bad_fraction:.2%}"
         return f"{share}, which a healthy {self.policy.ruled_out_bad_fraction:.2%} may show by chance"

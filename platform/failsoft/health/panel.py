@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from failsoft.health.callers import CallerWindows, caller_in_words
 from failsoft.health.drift import LabelMix, Looked, OovWindow
-from failsoft.health.monitor import BAD, HealthMonitor, HealthPolicy, Status, Verdict
+from failsoft.health.monitor import HealthMonitor, HealthPolicy, Status, Verdict
 from failsoft.health.signals import HealthyBehaviour, Level, SignalPolicy, armed
 from failsoft.health.window import Outcome
 
@@ -66,7 +66,7 @@ class SignalPanel:
         self.armed = fit = armed(health, given, release, healthy)
         self.latency_p95_ms = None if healthy is None else healthy.latency_p95_ms
         self.policy = policy = fit.signals
-        self._answers = CallerWindows(fit.health, policy.callers, counts_as_bad=_tripping(policy))
+        self._answers = CallerWindows(fit.health, policy.callers, counts_as_bad=policy.held_against)
         self._slow = CallerWindows(policy.slow, policy.callers)
         self._feedback = HealthMonitor(policy=policy.wrong)
         self._softer = HealthMonitor(policy=fit.health, counts_as_bad=policy.outcomes_at(Level.WARN))
@@ -187,11 +187,6 @@ class SignalPanel:
             if part is not None and part.last is not None and part.last.found and getattr(policy, signal) is level:
                 found.append((signal, part.last.why))
         return found
-
-
-def _tripping(policy: SignalPolicy) -> frozenset[Outcome]:
-    """What counts as bad in the window that may trip; a refused training step always does."""
-    return policy.outcomes_at(Level.TRIP) | (BAD - {Outcome.WEAK, Outcome.ERROR, Outcome.LATE})
 
 
 def _drift(policy: SignalPolicy, healthy: HealthyBehaviour | None) -> tuple[LabelMix | None, OovWindow | None]:

@@ -94,6 +94,11 @@ class SignalPolicy:
         """The outcomes whose signal has this level."""
         return frozenset(outcome for name, outcome in _OF_OUTCOME.items() if getattr(self, name) is level)
 
+    @property
+    def held_against(self) -> frozenset[Outcome]:
+        """Outcomes that may take a model's trust away; a refused training step always does."""
+        return self.outcomes_at(Level.TRIP) | {Outcome.REFUSED}
+
     def in_words(self) -> str:
         """Which signals may do what, like ``quality, error, late and latency trip; oov warns``."""
         names = [*_OF_OUTCOME, "latency", "label_mix", "oov", "feedback", "shed", "bad_input", "repaired"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from failsoft.health.monitor import BAD, SILENT, HealthPolicy
+from failsoft.health.monitor import SILENT, HealthPolicy
 from failsoft.health.panel import SignalPanel
 from failsoft.health.sequential import Tally
 from failsoft.health.signals import SignalPolicy
@@ -129,7 +129,7 @@ class Gatherer:
         if batch.arm is Arm.SUBJECT:
             self._add_subject(batch, fair, now_s)
         elif not batch.mirrored:
-            self.counts = replace(self.counts, stand_in=_plus(self.counts.stand_in, fair))
+            self.counts = replace(self.counts, stand_in=self._plus(self.counts.stand_in, fair))
 
     def since_answer_s(self, now_s: float) -> float | None:
         """Seconds since the subject's last answer in this stage; None: none yet."""
@@ -141,8 +141,8 @@ class Gatherer:
         self._last_s, self.first_s = now_s, now_s if self.first_s is None else self.first_s
         self.counts = replace(
             self.counts,
-            in_stage=_plus(self.counts.in_stage, telling),
-            on_trial=_plus(self.counts.on_trial, telling),
+            in_stage=self._plus(self.counts.in_stage, telling),
+            on_trial=self._plus(self.counts.on_trial, telling),
             active_s=self.counts.active_s + credit_s,
         )
         self.latency_ms += batch.latency_ms
@@ -150,10 +150,16 @@ class Gatherer:
         self.compared += batch.compared
         self._remember(batch)
 
+    def _plus(self, tally: Tally, outcomes: Mapping[Outcome, int]) -> Tally:
+        """More outcomes; bad are those that may take trust away."""
+        telling, against = _telling(outcomes), self.signals.held_against
+        bad = sum(count for outcome, count in telling.items() if outcome in against)
+        return Tally(bad=tally.bad + bad, total=tally.total + sum(telling.values()))
+
     def _remember(self, batch: OutcomeBatch) -> None:
         """What each known caller brought to this stage."""
         for caller in batch.callers.keys() - self._subject.apart:
-            part = _plus(self._by_caller.pop(caller, _NOTHING), batch.part(caller))
+            part = self._plus(self._by_caller.pop(caller, _NOTHING), batch.part(caller))
             self._by_caller[caller] = part
             if len(self._by_caller) > _MAX_CALLERS:
                 self._by_caller.pop(next(iter(self._by_caller)))
@@ -184,12 +190,6 @@ def _feed(panel: SignalPanel, batch: OutcomeBatch) -> None:
 
 def _telling(outcomes: Mapping[Outcome, int]) -> dict[Outcome, int]:
     return {outcome: count for outcome, count in outcomes.items() if outcome not in SILENT and count}
-
-
-def _plus(tally: Tally, outcomes: Mapping[Outcome, int]) -> Tally:
-    telling = _telling(outcomes)
-    bad = sum(count for outcome, count in telling.items() if outcome in BAD)
-    return Tally(bad=tally.bad + bad, total=tally.total + sum(telling.values()))
 
 
 def _minus(tally: Tally, part: Tally) -> Tally:

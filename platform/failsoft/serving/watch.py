@@ -89,6 +89,10 @@ class Watch:
         """Whether a model of another release took too long for it."""
         return is_slow(self._signals, latency_p95_ms, model_ms=seen.model_ms, texts=seen.together)
 
+    def feedback(self, *, right: bool) -> None:
+        """What somebody says later about an answer that the subject gave under this plan."""
+        self._panel.record_feedback(right=right)
+
     def holds_back(self, caller: int | None) -> str | None:
         """Why this request of a caller had better not go to the subject; None: it may. Ask once for each request."""
         return self._panel.holds_back(caller)
