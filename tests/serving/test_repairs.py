@@ -93,6 +93,15 @@ def test_a_policy_written_before_a_repair_existed_means_without_it() -> None:
     assert not old.mend_mojibake
 
 
+@pytest.mark.parametrize(
+    "text", ["\u261d\u20e3\U0001f468z", "1\ufe0f\u20e3\U0001f525a\u20e3\U0001f525", "\U0001f525\u20e3"]
+)
+def test_a_keycap_ring_without_a_digit_is_no_keycap(text: str) -> None:
+    once = clean(text).text
+    assert clean(once).repairs == {}
+    assert clean(once).text == once
+
+
 @given(any_text)
 def test_the_way_back_that_is_laid_out_late_is_that_of_the_text(text: str) -> None:
     """Emoji are set apart in one go, and the edits that this was are listed only when somebody asks."""

@@ -101,10 +101,20 @@ def _apart(pieces: list[str]) -> str:
     """All pieces in a row, with a space wherever :func:`_touching` wants one; by a few passes in C over the whole."""
     text = _SEAM.join(pieces)
     if characters.ENCLOSER in text:
-        for keycap in (_KEYCAP_ENDS, characters.ENCLOSER):
-            text = text.replace(f"{_SEAM}{keycap}{_SEAM}", keycap)
+        text = _SEAM.join(_with_whole_keycaps(pieces))
     text = text.replace(f" {_SEAM}", " ").replace(f"{_SEAM} ", " ").replace(_SEAM + _SEAM, _SEAM)
     return text.strip(_SEAM).replace(_SEAM, " ")
+
+
+def _with_whole_keycaps(pieces: Sequence[str]) -> list[str]:
+    """The same pieces, but that the end of a keycap and what follows stays with the digit before it."""
+    whole = [pieces[0]]
+    for emoji, word in zip(pieces[1::2], pieces[2::2], strict=True):
+        if emoji[0] in _KEYCAP_ENDS:
+            whole[-1] += emoji + word
+        else:
+            whole += (emoji, word)
+    return whole
 
 
 def _pieces_edits(
