@@ -73,8 +73,8 @@ class Sweep:
     """What to train on, and how long."""
 
     settings: tuple[Setting, ...] = SETTINGS
-    sizes: Sizes = field(default_factory=lambda: Sizes(train=2000, validation=800, test=400))
-    recipe: Recipe = field(default_factory=lambda: recipe_named("demo"))
+    sizes: Sizes = field(default_factory=lambda: Sizes(train=3000, validation=800, test=400))
+    recipe: Recipe = field(default_factory=lambda: replace(recipe_named("demo"), epochs=5))
     seed: int = 7
 
 

@@ -49,10 +49,13 @@ def publish(
     A narrow variant is a release of its own: it is gated, promoted in stages and rolled back like any other. Exit code
     2: a gate failed.
     """
+    import torch
+
     from failsoft.models.narrow import Width
     from train_jobs.replica import probe_replica
     from train_jobs.republish import Source, republish
 
+    torch.set_num_threads(1)  # as the gate does
     found = Home.find(home)
     asked = Source(
         release=source,
@@ -116,10 +119,13 @@ def promote(
     home: HomeOption = None,
 ) -> None:
     """Let a release begin its way: shadow, canary, ramp. The served one stands by. Exit code 2: a gate failed."""
+    import torch
+
     from failsoft.release.report import print_report
     from train_jobs.gate import Ask, gate_release, read_traffic
     from train_jobs.replica import probe_replica
 
+    torch.set_num_threads(1)  # as the gate does
     found = Home.find(home)
     name = name or _newest(found)
     if when_gated:
