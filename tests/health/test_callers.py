@@ -162,3 +162,12 @@ def test_while_the_others_have_not_shown_which_it_is_the_verdict_waits_and_says_
     verdict = windows.verdict()
     assert (verdict.status, verdict.undecided) == (Status.HEALTHY, True)
     assert "one caller's: waiting" in verdict.reason
+
+
+def test_others_who_are_never_quite_healthy_do_not_keep_a_bad_caller_among_them_for_ever() -> None:
+    windows = CallerWindows(HealthPolicy())
+    for turn in range(1000):
+        windows.record(WEAK if turn >= 200 else GOOD, NOISY)
+        windows.record(WEAK if turn % 8 == 0 else GOOD, 1 + turn % 9)  # 12.5 %, above half of the limit
+        assert windows.verdict().status is not Status.DEGRADED
+    assert set(windows.apart()) == {NOISY}

@@ -5,7 +5,8 @@ When the shared window turns bad, it is judged once more without the caller who 
 * the others are ill as well: it is the model, and the verdict stands, at the very same answer;
 * the others are plainly healthy: the caller is *set apart*. What it brings counts in a window of its own from then on,
   until that is healthy again;
-* the others are between the two, or the first window is not full yet: the verdict waits for more of them;
+* the others are between the two, or the first window is not full yet: the verdict waits for more of them, for as many
+  calls as a window holds;
 * the others have fewer than ``min_samples`` of the last ``memory`` calls: the caller is the traffic, and the verdict
   stands.
 
@@ -95,6 +96,7 @@ class CallerWindows:
             maxlen=max(self._callers.memory, policy.window_size) if self._callers.max_apart else 0
         )
         self._calls = 0
+        self._undecided_since: int | None = None
         self.newly_apart: list[int] = []
         """Callers set apart since somebody last emptied this list; at most the newest 64."""
 
@@ -112,6 +114,7 @@ class CallerWindows:
         """Judge what all callers but those apart have met; this is where one may be set apart."""
         verdict = self._shared.verdict()
         if verdict.status is not Status.DEGRADED or not self._recent:
+            self._undecided_since = None
             return verdict
         return self._without_the_worst(verdict)
 
@@ -139,6 +142,7 @@ class CallerWindows:
         self._shared.clear()
         self._apart.clear()
         self._recent.clear()
+        self._undecided_since = None
         self.newly_apart.clear()
 
     def _remember(self, outcome: Outcome, caller: int | None) -> None:
@@ -167,10 +171,16 @@ class CallerWindows:
         too_few = total < self.policy.min_samples
         if too_few and len(self._recent) >= self.policy.window_size:
             return verdict
-        if too_few or bad / total > self.policy.max_bad_fraction / 2:
+        if too_few or (bad / total > self.policy.max_bad_fraction / 2 and self._may_wait()):
             return verdict._replace(status=Status.HEALTHY, undecided=True)
         self._set_apart(worst, newest, others)
         return self._shared.verdict()
+
+    def _may_wait(self) -> bool:
+        """For a window's length; others who are neither ill nor plainly healthy for longer are as they always are."""
+        if self._undecided_since is None:
+            self._undecided_since = self._calls
+        return self._calls - self._undecided_since < self.policy.window_size
 
     def _worst_of(self, newest: Iterable[tuple[int | None, Outcome]]) -> int | None:
         """The caller with most bad outcomes; None when none is known by a key."""
