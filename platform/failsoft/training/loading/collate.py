@@ -42,11 +42,9 @@ def fitting(gathered: Gathered, collate: Collate, *, finite: bool) -> Any:
     """
     finite = finite and not gathered.all_finite
     while rows := gathered.rows():
-        culprits: dict[int, Judgement] = {}
-        try:
-            data = collate([sample for _, sample in rows])
-        except Exception as error:  # noqa: BLE001 -- foreign code in a loader's process: its error is the samples'
-            culprits = _unlike(rows) or _alone(rows, collate) or {place: _said(error) for place, _ in rows}
+        data, refused = _collated([sample for _, sample in rows], collate)
+        if refused is not None:
+            culprits = _unlike(rows) or _alone(rows, collate) or dict.fromkeys((place for place, _ in rows), refused)
         else:
             if not (finite and not_finite(data)) and travels(data):
                 return data
@@ -160,13 +158,16 @@ def _unlike(rows: list[tuple[int, Any]]) -> dict[int, Judgement]:
 
 
 def _alone(rows: list[tuple[int, Any]], collate: Collate) -> dict[int, Judgement]:
-    found: dict[int, Judgement] = {}
-    for place, sample in rows:
-        try:
-            collate([sample])
-        except Exception as error:  # noqa: BLE001 -- as above
-            found[place] = _said(error)
-    return found
+    said = {place: _collated([sample], collate)[1] for place, sample in rows}
+    return {place: refused for place, refused in said.items() if refused is not None}
+
+
+def _collated(samples: list[Any], collate: Collate) -> tuple[Any, Judgement | None]:
+    """The batch, or what is wrong with its samples."""
+    try:
+        return collate(samples), None
+    except Exception as error:  # noqa: BLE001 -- the boundary to the user's collate: its error is the samples'
+        return None, (BadKind.MALFORMED, f"can't be made into a batch: {in_words(error)}"[:500])
 
 
 def _ill(rows: list[tuple[int, Any]], *, finite: bool) -> dict[int, Judgement]:
@@ -178,7 +179,3 @@ def _ill(rows: list[tuple[int, Any]], *, finite: bool) -> dict[int, Judgement]:
         elif not travels(sample):
             found[place] = (BadKind.MALFORMED, "it can't be pickled, so it can't leave the worker")
     return found
-
-
-def _said(error: Exception) -> Judgement:
-    return BadKind.MALFORMED, f"can't be made into a batch: {in_words(error)}"[:500]
