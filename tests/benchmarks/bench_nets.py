@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from failsoft.models.corpora import load_corpus
 from failsoft.models.corpus import Corpus
-from failsoft.models.malformed import Kind, malformed
+from failsoft.models.malformed import RATE, Kind, malformed
 from failsoft.models.recipe import Recipe
 from tests.benchmarks.measuring import Ratio, quartiles
-from tests.benchmarks.nets_model import EPOCHS_WITHOUT_DOUBT, recipe_of, trained
+from tests.benchmarks.nets_model import recipe, trained
 from tests.benchmarks.nets_noticing import (
     REQUESTS_PER_DAY_AT_50_HZ,
     AllNets,
@@ -31,6 +31,7 @@ from tests.benchmarks.outcome import Outcome, Sheet
 from tests.conftest import data_folder
 from tests.models.toys import toy_corpus, toy_predictor
 
+_MILD_RATE = 0.15
 _QUALITY = ("kind", "accuracy off", "on", "won back", "slot F1 off", "on", "won back")
 _NOTICE = ("kind", "nets off: weak", "confidence alone notices after", "nets on: weak", "confidence", "all nets after")
 
@@ -48,10 +49,7 @@ def measure(*, quick: bool) -> Outcome:
             outcome.notes.append(f"{name} is absent: no folder {folder}")
             continue
         corpus = load_corpus(folder)
-        _measure(outcome, corpus, _trial(outcome, corpus, recipe_of()), _FULL)
-        if name == "snips":
-            sure = _trial(outcome, corpus, recipe_of(epochs=EPOCHS_WITHOUT_DOUBT, taught_doubt=False))
-            _overconfident(outcome, corpus, sure)
+        _measure(outcome, corpus, _trial(outcome, corpus, recipe()), _FULL)
     return outcome
 
 
@@ -66,11 +64,10 @@ _GLANCE = _Effort(seeds=1, waves=3, alarm_requests=5_000)
 _FULL = _Effort(seeds=2, waves=50, alarm_requests=REQUESTS_PER_DAY_AT_50_HZ)
 
 
-def _trial(outcome: Outcome, corpus: Corpus, recipe: Recipe) -> Trial:
-    predictor, took_s = trained(corpus, recipe)
+def _trial(outcome: Outcome, corpus: Corpus, how_to: Recipe) -> Trial:
+    predictor, took_s = trained(corpus, how_to)
     how = "kept from an earlier run" if took_s is None else f"trained in {took_s:.0f} s"
-    doubt = "taught doubt" if recipe.distortion.text_fraction else "not taught doubt"
-    outcome.notes.append(f"{corpus.name}: {recipe.epochs} epochs of recipe {recipe.name}, {doubt}, {how}")
+    outcome.notes.append(f"{corpus.name}: {how_to.epochs} epochs of recipe {how_to.name}, {how}")
     return trial_of(corpus, predictor)
 
 
@@ -93,6 +90,7 @@ def _measure(outcome: Outcome, corpus: Corpus, trial: Trial, effort: _Effort) ->
     outcome.sheets.append(Sheet(title=title, columns=_QUALITY, rows=quality_rows))
     title = f"{corpus.name}: malformed requests until it is noticed, median of the waves"
     outcome.sheets.append(Sheet(title=title, columns=_NOTICE, rows=notice_rows))
+    _mild(outcome, corpus, trial, healthy, effort)
     if usual:
         title = f"{corpus.name}: out-of-scope texts that are named so or go to the fallback (confidence below 0.50)"
         outcome.sheets.append(Sheet(title=title, columns=("kind", "nets off", "nets on"), rows=caught_rows))
@@ -107,8 +105,8 @@ def _harm(corpus: Corpus, trial: Trial, clean: Run) -> Ratio:
     return Ratio(value=share, low=share, high=share, by_minimum=share)
 
 
-def _pair(trial: Trial, kind: Kind, seed: int) -> tuple[Run, Run]:
-    made = trial.malformed(kind, seed)
+def _pair(trial: Trial, kind: Kind, seed: int, *, rate: float = RATE) -> tuple[Run, Run]:
+    made = trial.malformed(kind, seed, rate=rate)
     return trial.nets_off(made), trial.nets_on(made)
 
 
@@ -151,21 +149,18 @@ def _notice_row(
     )
 
 
-def _overconfident(outcome: Outcome, corpus: Corpus, trial: Trial) -> None:
-    """A model that was trained as most are: sure of itself whatever it reads."""
-    clean = trial.clean()
+def _mild(outcome: Outcome, corpus: Corpus, trial: Trial, healthy: Sequence[Answered], effort: _Effort) -> None:
+    """Fewer words are hit: answers are spoilt, but too few of them look weak for the confidence alone to see it."""
     rows = []
+    usual = _oos_share(corpus)
     for kind in Kind:
-        off, on = _pair(trial, kind, 1)
-        noticed = _notice_row(trial, kind, clean.answers, (off.answers, on.answers), waves=_FULL.waves)
-        scores = (f"{off.quality.intent_accuracy:.3f}", f"{off.quality.slot_f1:.3f}")
+        off, on = _pair(trial, kind, 1, rate=_MILD_RATE)
+        bad = (_as_usual(trial, off, usual), _as_usual(trial, on, usual))
+        noticed = _notice_row(trial, kind, healthy, bad, waves=effort.waves)
+        scores = (f"{off.quality.intent_accuracy:.3f}", f"{off.quality.slot_f1:.3f}" if corpus.slots else "–")
         rows.append((noticed[0], *scores, *noticed[1:3], noticed[-1]))
     columns = ("kind", "accuracy off", "slot F1 off", *_NOTICE[1:3], _NOTICE[-1])
-    scored = clean.quality
-    title = (
-        f"{corpus.name}, a model that was not taught doubt (clean accuracy {scored.intent_accuracy:.3f}, slot F1 "
-        f"{scored.slot_f1:.3f}): where the intent confidence alone sleeps"
-    )
+    title = f"{corpus.name}, only {_MILD_RATE:.0%} of the words hit: where the intent confidence alone sleeps"
     outcome.sheets.append(Sheet(title=title, columns=columns, rows=rows))
 
 

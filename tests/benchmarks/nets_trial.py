@@ -13,7 +13,7 @@ import numpy as np
 from failsoft.artifacts.bundle import Baseline
 from failsoft.health.window import Outcome
 from failsoft.models.corpus import Corpus, Span, Utterance
-from failsoft.models.malformed import Kind, Malformed, malformed
+from failsoft.models.malformed import RATE, Kind, Malformed, malformed
 from failsoft.models.predictor import IntentNerPredictor, predictions_of
 from failsoft.models.scoring import Prediction, Quality, evaluate
 from failsoft.release.baseline import measure
@@ -63,10 +63,10 @@ class Trial:
         """The texts as they are."""
         return self._ask([utterance.text for utterance in self.utterances], [_same] * len(self.utterances))
 
-    def malformed(self, kind: Kind, seed: int) -> list[Malformed]:
+    def malformed(self, kind: Kind, seed: int, *, rate: float = RATE) -> list[Malformed]:
         """The texts as a broken sender writes them."""
         chance = random.Random(seed)
-        return [malformed(utterance.text, kind, chance) for utterance in self.utterances]
+        return [malformed(utterance.text, kind, chance, rate=rate) for utterance in self.utterances]
 
     def nets_off(self, made: Sequence[Malformed]) -> Run:
         """The model gets what came."""

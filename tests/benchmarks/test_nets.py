@@ -55,6 +55,16 @@ def test_confidence_alone_sleeps_through_traffic_that_was_repaired() -> None:
     assert math.isinf(found.median)
 
 
+def test_confidence_alone_sleeps_through_traffic_of_which_few_words_are_hit_and_the_nets_do_not() -> None:
+    made = trial().malformed(Kind.GLUED_EMOJI, 1, rate=0.15)
+    off, on = trial().nets_off(made), trial().nets_on(made)
+    assert off.quality.slot_f1 < clean().quality.slot_f1 - 0.05
+    alone = until_noticed(lambda: Confidence(trial().baseline), clean().answers, off.answers, waves=5)
+    together = until_noticed(lambda: AllNets(trial().baseline), clean().answers, on.answers, waves=5)
+    assert math.isinf(alone.median)
+    assert together.slowest <= 500
+
+
 def test_clean_traffic_sets_nothing_off() -> None:
     found = false_alarms(trial().baseline, clean().answers, requests=20_000)
     assert (found.trips, found.warnings) == (0, 0)
