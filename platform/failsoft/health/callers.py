@@ -10,10 +10,10 @@ When the shared window turns bad, it is judged once more without the caller who 
 * the others have fewer than ``min_samples`` of the last ``memory`` calls: the caller is the traffic, and the verdict
   stands.
 
-So a model that is broken for all is noticed once the others' answers show it. Of simulated ones (a tenth of the limit
-before, 30 to 100 % bad after) the mean number of calls grows by less than a tenth where the worst caller has half of
-the traffic, by half where it has three quarters, and to the fivefold where it has nine tenths; the others then need as
-many answers *of their own* as a window without it would, 6 bad ones for a total loss.
+So a model that is broken for all is noticed once the others' answers show it. Of simulated ones (2 % bad before, 30 to
+100 % after, nine others) the mean number of calls grows by less than a tenth where the worst caller has half of the
+traffic, by half where it has three quarters, and to the four- to sixfold where it has nine tenths; the others then need
+as many answers *of their own* as a window without it would, 6 bad ones for a total loss.
 
 It takes a key that a caller can't make up anew for each request: many callers who are bad together are not set apart.
 """
