@@ -25,6 +25,8 @@ class Cluster:
 
     each_s: list[float]
     fixed_s: float = 0.005
+    dear_s: float = 0.0
+    """What rank 1 pays beside, at each update."""
     noise: float = 0.1
     batch: int = 64
     policy: RemedyPolicy = field(default_factory=RemedyPolicy)
@@ -37,8 +39,10 @@ class Cluster:
 
     def times(self) -> list[float]:
         """Of one batch, without noise."""
-        parts = sizes(self.batch, self.remedy.decision.shares)
-        return [self.fixed_s + n * each for n, each in zip(parts, self.each_s, strict=True)]
+        shares, updates = self.remedy.decision
+        times = [self.fixed_s + n * each for n, each in zip(sizes(self.batch, shares), self.each_s, strict=True)]
+        times[1] += updates * self.dear_s
+        return times
 
     def windows(self, count: int) -> None:
         for _ in range(count):
@@ -48,7 +52,9 @@ class Cluster:
             findings = judge(at_full_share(paces, shares), POLICY)
             for rank, (standing, finding) in enumerate(zip(self.standings, findings, strict=True)):
                 standing.met(finding, ranks=len(paces), light=shares[rank] < FULL)
-            self.remedy.met(judge(paces, POLICY), behind(self.standings), now_s=self.now_s)
+            slowest_s = max(math.exp(pace.log_median) for pace in paces if pace is not None)
+            slow = behind(self.standings)
+            self.remedy.met(judge(paces, POLICY), slow, now_s=self.now_s, slowest_s=slowest_s)
             self.now_s += WINDOW_S
 
     @property
@@ -165,3 +171,29 @@ def test_whatever_is_found_shares_stay_within_their_limits_and_all_ranks_come_to
         assert all(policy.floor <= share <= FULL for share in decision.shares)
         assert max(decision.shares) == FULL
         assert 1 <= decision.updates <= policy.max_updates
+
+
+def test_smaller_updates_that_make_a_batch_dearer_are_taken_back_and_not_tried_again() -> None:
+    cluster = Cluster(each_s=[0.001, 0.001], dear_s=0.3, noise=0.02)
+    tried = []
+    for _ in range(60):
+        cluster.windows(1)
+        tried.append(cluster.remedy.decision.updates)
+    assert tried.count(2) == 1
+    assert set(tried) == {1, 2}
+    cluster.dear_s = 0.0
+    cluster.windows(60)
+    cluster.each_s[1] = 0.05  # another trouble, of the samples this time: it may be tried again
+    cluster.windows(20)
+    assert cluster.remedy.decision.updates > 1
+
+
+@pytest.mark.parametrize("fixed_s", [0.0, 0.05])
+def test_a_rank_that_is_quick_again_gets_its_full_share_back_also_where_fixed_costs_hide_it(fixed_s: float) -> None:
+    cluster = Cluster(each_s=[0.001, 0.02], fixed_s=fixed_s, noise=0.02)
+    cluster.windows(10)
+    lowered = cluster.shares
+    cluster.each_s[1] = 0.001
+    cluster.windows(80)
+    assert lowered == (FULL, 4)
+    assert cluster.shares == (FULL, FULL)

@@ -111,7 +111,8 @@ class PaceKeeper:
             for standing, finding, share in zip(self._standings, findings, before.shares, strict=True)
         ]
         if self._remedy is not None:
-            self._remedy.met(judge(paces, self._policy), behind(self._standings), now_s=now_s)
+            slowest_s = max((math.exp(pace.log_median) for pace in paces if pace is not None), default=math.nan)
+            self._remedy.met(judge(paces, self._policy), behind(self._standings), now_s=now_s, slowest_s=slowest_s)
             self._schedule.decided(self.decision, holds_from=position + 1 + self._ahead)
         if any(changed) or self.decision != before:
             self._tell(changed, findings, paces, before)

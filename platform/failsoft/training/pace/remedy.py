@@ -19,6 +19,13 @@ from failsoft.training.pace.judgement import Finding, Look
 from failsoft.training.pace.policy import RemedyPolicy
 from failsoft.training.pace.shares import FULL, even
 
+_DEARER = 1.1
+"""Smaller updates that make a batch take so many times longer do more harm than good: what is slow is not the samples,
+but something that each update pays anew."""
+
+_LITTLE = 1.02
+"""Longer by so much is no matter."""
+
 
 class Decision(NamedTuple):
     """How the next batches are divided."""
@@ -53,20 +60,25 @@ class Remedy:
         self.decision = Decision(even(self.world), 1)
         self._patience = [_Patience() for _ in range(self.world)]
         self._smaller = _Patience()
+        self._before_s = math.nan
+        self._in_vain = False
 
-    def met(self, findings: Sequence[Finding], behind: Sequence[int], *, now_s: float) -> Decision:
+    def met(
+        self, findings: Sequence[Finding], behind: Sequence[int], *, now_s: float, slowest_s: float = math.nan
+    ) -> Decision:
         """Take one window's findings.
 
         Args:
             findings: by rank, from the times as they were.
             behind: the ranks that are slow, whatever their share.
             now_s: rank 0's monotonic clock, as all ranks were told it.
+            slowest_s: what the slowest rank took for a batch; NaN where nobody knows.
         """
         shares = list(self.decision.shares)
         for rank, finding in enumerate(findings):
             shares[rank] = self._share(rank, finding, is_behind=rank in behind, now_s=now_s)
         stuck = any(self._at_floor(rank) and findings[rank].look is Look.SLOW for rank in behind)
-        self.decision = Decision(_scaled(shares), self._updates(stuck=stuck, now_s=now_s))
+        self.decision = Decision(_scaled(shares), self._updates(stuck=stuck, now_s=now_s, slowest_s=slowest_s))
         return self.decision
 
     def _share(self, rank: int, finding: Finding, *, is_behind: bool, now_s: float) -> int:
@@ -84,19 +96,29 @@ class Remedy:
         return min(FULL, max(share + 1, math.floor(share / finding.factor)))
 
     def _has_room(self, share: int, finding: Finding) -> bool:
-        """Close to a full share it is enough to keep up: what is missing then is less than can be told apart."""
-        nearly = share >= self.policy.headroom * FULL and finding.look is Look.KEEPS_UP
-        return share < FULL and (nearly or finding.factor < self.policy.headroom)
+        """Close to a full share it is enough to keep up: what is missing then is less than can be told apart.
 
-    def _updates(self, *, stuck: bool, now_s: float) -> int:
+        Else there must be room for a sixteenth more: the costs of a step that do not depend on its samples hide how
+        much a rank that is quick again could do.
+        """
+        nearly = share >= self.policy.headroom * FULL and finding.look is Look.KEEPS_UP
+        one_more = finding.factor * (share + 1) <= _LITTLE * share
+        return share < FULL and (nearly or one_more or finding.factor < self.policy.headroom)
+
+    def _updates(self, *, stuck: bool, now_s: float, slowest_s: float) -> int:
         updates, patience = self.decision.updates, self._smaller
-        worse, better = stuck and updates < self.policy.max_updates, not stuck and updates > 1
+        if updates > 1 and slowest_s > _DEARER * self._before_s:
+            self._in_vain, self._before_s, patience.in_a_row = True, math.nan, 0
+            return updates // 2
+        self._in_vain &= stuck
+        worse, better = stuck and updates < self.policy.max_updates and not self._in_vain, not stuck and updates > 1
         patience.in_a_row = patience.in_a_row + 1 if worse or better else 0
         if patience.in_a_row < self.policy.windows or (better and now_s < patience.until_s):
             return updates
         patience.in_a_row = 0
         if worse:
             self._wait(patience, now_s)
+            self._before_s = slowest_s
             return min(2 * updates, self.policy.max_updates)
         patience.returned_s = now_s
         return updates // 2
