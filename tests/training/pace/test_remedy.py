@@ -188,12 +188,27 @@ def test_smaller_updates_that_make_a_batch_dearer_are_taken_back_and_not_tried_a
     assert cluster.remedy.decision.updates > 1
 
 
-@pytest.mark.parametrize("fixed_s", [0.0, 0.05])
+@pytest.mark.parametrize("fixed_s", [0.0, 0.05, 0.5])
 def test_a_rank_that_is_quick_again_gets_its_full_share_back_also_where_fixed_costs_hide_it(fixed_s: float) -> None:
     cluster = Cluster(each_s=[0.001, 0.02], fixed_s=fixed_s, noise=0.02)
     cluster.windows(10)
     lowered = cluster.shares
     cluster.each_s[1] = 0.001
     cluster.windows(80)
-    assert lowered == (FULL, 4)
+    assert lowered[1] < FULL
     assert cluster.shares == (FULL, FULL)
+
+
+def test_a_rank_that_stays_slow_tries_more_of_its_share_less_and_less_often() -> None:
+    cluster = Cluster(each_s=[0.001, 0.00321], fixed_s=0.0, noise=0.005)
+    shares = []
+    for _ in range(400):
+        cluster.windows(1)
+        shares.append(cluster.shares[1])
+    settled = shares[5:]
+    assert set(settled) == {5, 6}
+    tries = [at for at in range(1, len(settled)) if settled[at] > settled[at - 1]]
+    assert all(settled[at + 1] == 5 for at in tries if at + 1 < len(settled))  # given back at the very next window
+    gaps = np.diff(tries)
+    assert all(gaps[1:] >= gaps[:-1])
+    assert len(tries) < 8

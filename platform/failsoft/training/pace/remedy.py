@@ -2,7 +2,8 @@
 
 A rank that is surely slower gets so much less that it would just keep up: the share divided by its factor. With less
 than a full share it is then judged by the same times, so that fixed costs of a step don't mislead: as long as it takes
-as long as the others, nothing changes; when it has headroom, window after window, it takes more. (The time for n
+as long as the others, nothing changes; when it has headroom, window after window, it takes more; where fixed costs may
+hide headroom, it tries a sixteenth, and gives it back at once when that was wrong. (The time for n
 samples is a + b·n, so ``share / factor`` never gives it more than it can do.) Every rank works this out for itself,
 from what all of them were told, so they come to the same.
 """
@@ -23,6 +24,8 @@ _DEARER = 1.1
 """Smaller updates that make a batch take so many times longer do more harm than good: what is slow is not the samples,
 but something that each update pays anew."""
 
+_QUICKER, _TOO_MUCH = 1.0, 1.05
+"""Below the first on its lighter share a rank may try a sixteenth more; above the second it was too much."""
 _LITTLE = 1.02
 """Longer by so much is no matter."""
 
@@ -44,6 +47,8 @@ class _Patience:
     until_s: float = -math.inf
     returned_s: float = -math.inf
     in_a_row: int = 0
+    on_trial: bool = False
+    """The last sixteenth was given without knowing whether it is too much."""
 
 
 @dataclass(kw_only=True)
@@ -89,11 +94,17 @@ class Remedy:
                 self._wait(patience, now_s)
                 return max(self.policy.floor, min(share - 1, round(share / finding.factor)))
             return share
-        patience.in_a_row = patience.in_a_row + 1 if self._has_room(share, finding) else 0
+        if patience.on_trial and finding.factor > _TOO_MUCH:
+            patience.on_trial, patience.in_a_row = False, 0
+            self._wait(patience, now_s)
+            return share - 1
+        sure = self._has_room(share, finding)
+        maybe = share < FULL and finding.factor < _QUICKER
+        patience.in_a_row = patience.in_a_row + 1 if sure or maybe else 0
         if patience.in_a_row < self.policy.windows or now_s < patience.until_s:
             return share
-        patience.in_a_row, patience.returned_s = 0, now_s
-        return min(FULL, max(share + 1, math.floor(share / finding.factor)))
+        patience.in_a_row, patience.returned_s, patience.on_trial = 0, now_s, not sure
+        return share + 1 if not sure else min(FULL, max(share + 1, math.floor(share / finding.factor)))
 
     def _has_room(self, share: int, finding: Finding) -> bool:
         """Close to a full share it is enough to keep up: what is missing then is less than can be told apart.
