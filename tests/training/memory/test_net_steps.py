@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from failsoft.training.degradation import Degradations
@@ -22,6 +23,7 @@ from failsoft.training.memory.net import MemoryNet
 from failsoft.training.memory.note import leave_note, take_note
 from failsoft.training.memory.pressure import PressureGauge, Readings
 from failsoft.training.memory.rungs import MemoryPolicy, Rung
+from failsoft.training.memory.shadow import Shadow
 from failsoft.training.ranks import SoloRank
 from failsoft.training.verdict import Refusal
 from tests.training.toys import same, weights_of
@@ -235,6 +237,17 @@ def test_trouble_beside_the_passes_leaves_word_too_where_those_of_the_passes_are
     word = take_note(tmp_path)
     assert word.startswith("rank 1 ran out of memory at test_net_steps.py:")
     assert "beside the passes, where the other ranks can't be told" in word
+
+
+def test_a_hook_of_several_stages_is_not_shadowed(tmp_path: Path) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    try:
+        wrapped = DistributedDataParallel(Plain().model)
+        assert Shadow.possible(wrapped) is None
+        wrapped.register_comm_hook(PowerSGDState(process_group=None, matrix_approximation_rank=1), powerSGD_hook)
+        assert "PowerSGD" in str(Shadow.possible(wrapped))
+    finally:
+        dist.destroy_process_group()
 
 
 def test_pressure_alone_does_not_change_the_statistics_of_batch_norm() -> None:

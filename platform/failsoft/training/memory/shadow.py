@@ -6,10 +6,10 @@ numbers its collectives) and takes part in the rest with zeros, as DDP's own ``j
 The others end their passes, and all meet in the verdict. On the top rung this costs two readings of a counter a step,
 and DDP goes on to reduce while the backward pass runs.
 
-It holds for collectives that DDP itself makes: buffers, buckets (with any hook), unused parameters. A forward pass with
-collectives of its own (SyncBatchNorm, FSDP, tensor parallel) can't be shadowed, nor a static graph; there the error
-goes up, the others end by the time-out of the process group, and the restarted run begins a notch lower
-(:mod:`failsoft.training.memory.note`).
+It holds for collectives that DDP itself makes: buffers, buckets (with any hook of one collective each), unused
+parameters. A forward pass with collectives of its own (SyncBatchNorm, FSDP, tensor parallel) can't be shadowed, nor
+PowerSGD, nor a static graph; there the error goes up, the others end by the time-out of the process group, and the
+restarted run begins a notch lower (:mod:`failsoft.training.memory.note`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState
 from torch.nn.parallel import DistributedDataParallel
 
 from failsoft.training.backward import Compute
@@ -43,6 +44,8 @@ class Shadow:
             return "the guard does not hold the model in its DDP wrapper"
         if model.static_graph:
             return "DDP was told of a static graph, whose first pass reduces otherwise than all later ones"
+        if any(isinstance(state, PowerSGDState) for _, state in _hooks(model)):
+            return "PowerSGD reduces each bucket in several stages, of which nobody knows how many are begun"
         if any(isinstance(module, nn.SyncBatchNorm) for module in model.modules()):
             return "SyncBatchNorm talks to the other ranks in the middle of the passes"
         return None
@@ -92,6 +95,12 @@ class Shadow:
         for hook, state in ddp._comm_hooks:
             register(ddp.reducer, state, hook)
         ddp.require_forward_param_sync = True
+
+
+def _hooks(model: DistributedDataParallel) -> list[tuple[object, object]]:
+    """Hook and state of each that the wrapper has; it was registered before the guard was made."""
+    hooks: list[tuple[object, object]] = getattr(model, "_comm_hooks", [])
+    return hooks
 
 
 def _counter(model: DistributedDataParallel) -> Callable[[], int]:
