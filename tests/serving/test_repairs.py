@@ -81,6 +81,12 @@ def test_a_text_with_letters_that_have_no_latin_twin_is_left_alone(text: str) ->
     assert clean(text).text == text
 
 
+def test_a_joiner_that_sorted_marks_have_left_alone_goes_at_once() -> None:
+    once = clean("\xaf\u064b\u200d\u0958")
+    assert clean(once.text).repairs == {}
+    assert "\u200d" not in once.text
+
+
 def test_commands_to_a_terminal_go_whole() -> None:
     cleaned = clean("\x1b[31mplay\x1b[0m jazz")
     assert (cleaned.text, dict(cleaned.repairs)) == ("play jazz", {"controls": 2})

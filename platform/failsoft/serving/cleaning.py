@@ -32,7 +32,7 @@ _MAY_LEAD = mojibake.LEADS | MARKS
 """Only with one of these in the text can mojibake come to light: a letter and its mark may make a lead."""
 _EMOJI = re.compile(characters.EMOJI)
 _PASSES = 4
-"""A repair may uncover mojibake that was hidden by what it took away."""
+"""A repair may uncover something that it hid; each pass leaves less of that."""
 _FEW = 8
 """Up to so many different characters are exchanged faster one after another."""
 
@@ -41,10 +41,18 @@ def wash(text: str, policy: TextPolicy) -> tuple[OffsetMap, Repairs]:
     """The cleaned text with the way back, and how many repairs of each kind; no repairs means the very same text."""
     offsets, repairs = OffsetMap(text), Repairs()
     for _ in range(_PASSES):
+        before = offsets.text
         odd = _wash_once(offsets, policy, repairs)
-        if not policy.mend_mojibake or odd.isdisjoint(_MAY_LEAD) or not mojibake.holds_some(offsets.text):
+        if offsets.text == before or not _may_need_more(offsets.text, odd, policy):
             break
     return offsets, +repairs  # without those that turned out to be none
+
+
+def _may_need_more(text: str, odd: set[str], policy: TextPolicy) -> bool:
+    """What was taken away may have hidden mojibake, and marks that were sorted may have moved away from a joiner."""
+    if not (odd.isdisjoint(characters.JOINER) or odd.isdisjoint(characters.IN_JOINING_SCRIPT)):
+        return True
+    return policy.mend_mojibake and not odd.isdisjoint(_MAY_LEAD) and mojibake.holds_some(text)
 
 
 def _wash_once(offsets: OffsetMap, policy: TextPolicy, repairs: Repairs) -> set[str]:
