@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failsoft.serving.characters import KIND, Kind, plain_forms
+from failsoft.serving.characters import IN_JOINING_SCRIPT, KIND, Kind, plain_forms
 from failsoft.serving.offsets import Reworked
 from failsoft.serving.sanitizer import Cleaned, TextPolicy, sanitize
 from tests.serving.odd_text import any_text
@@ -122,7 +122,9 @@ CSI = "\x9b"
 """Begins a terminal command, which goes with what follows."""
 UNSEEN_KINDS = frozenset(Kind) - {Kind.EMOJI, Kind.ENCLOSER}
 UNSEEN = {
-    char: " " if kind is Kind.SPACE else "" for char, kind in KIND.items() if kind in UNSEEN_KINDS and char != CSI
+    char: " " if kind is Kind.SPACE else ""
+    for char, kind in KIND.items()
+    if kind in UNSEEN_KINDS and char != CSI and char not in IN_JOINING_SCRIPT
 }
 PLAIN_FORMS = plain_forms("NFKC")
 
