@@ -23,7 +23,6 @@ from failsoft.training.faulty import strike_loss
 from failsoft.training.for_lightning import GuardCallback
 from failsoft.training.guard import GuardPolicy, Refusal
 from failsoft.training.letters.deadletters import UNDONE, read_dead_letters
-from failsoft.training.ranks import SoloRank
 from failsoft.training.relief import ReliefPolicy
 from failsoft.training.spikes import SpikePolicy
 from tests.training.toys import same, toy_model, weights_of
@@ -34,7 +33,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint that ended before:UserWarning"),  # on purpose
 ]
 
-GOOD, NAN, INF_GRADIENT, SPIKE, NO_MEMORY, NO_MEMORY_LATER = range(6)
+GOOD, NAN, INF_GRADIENT, SPIKE = range(4)
 
 
 class Batches(Dataset[dict[str, Tensor]]):
@@ -57,10 +56,6 @@ class Batches(Dataset[dict[str, Tensor]]):
         return {"inputs": inputs, "targets": targets, "kind": torch.tensor(kind), "sample_ids": ids}
 
 
-def no_memory(*_given: object) -> None:
-    raise torch.OutOfMemoryError("tried to allocate 1 GiB")
-
-
 class Toy(LightningModule):
     def __init__(self, *, fused: bool = False) -> None:
         super().__init__()
@@ -70,10 +65,6 @@ class Toy(LightningModule):
 
     def training_step(self, batch: dict[str, Tensor]) -> Tensor:
         loss = nn.functional.mse_loss(self.model(batch["inputs"]), batch["targets"])
-        if int(batch["kind"]) == NO_MEMORY:
-            no_memory()
-        if int(batch["kind"]) == NO_MEMORY_LATER:
-            loss.register_hook(no_memory)
         struck = [FaultKind.INF_GRADIENT] if int(batch["kind"]) == INF_GRADIENT else []
         return strike_loss(loss, struck, self.model)
 
@@ -144,28 +135,6 @@ def test_a_refused_update_leaves_the_state_of_a_run_that_never_saw_the_batch(
     [letter] = read_dead_letters(tmp_path / "a/failsoft/dead_letters")
     assert (letter.position, letter.sample_ids) == (4, tuple(range(32, 40)))
     assert letter.reason == (Refusal.LOSS if kind == NAN else Refusal.GRADIENT)
-
-
-@pytest.mark.filterwarnings("ignore:.training_step. returned .None.")
-@pytest.mark.parametrize("kind", [NO_MEMORY, NO_MEMORY_LATER])
-@pytest.mark.parametrize("how", [{}, {"gradient_clip_algorithm": "value"}, {"accumulate_grad_batches": 2}])
-def test_a_batch_that_does_not_fit_is_left_out_and_leaves_no_trace(
-    tmp_path: Path, kind: int, how: dict[str, Any]
-) -> None:
-    several = how.get("accumulate_grad_batches", 1)
-    gone = range(4, 4 + several)
-    _module, trainer = fit(tmp_path / "a", Batches(range(10), {4: kind}), GuardCallback(), **how)
-    _module, never = fit(tmp_path / "b", Batches([n for n in range(10) if n not in gone]), GuardCallback(), **how)
-    assert_same_state(trainer, never)
-    [letter] = read_dead_letters(tmp_path / "a/failsoft/dead_letters")
-    assert (letter.reason, letter.sample_ids) == (Refusal.OUT_OF_MEMORY, tuple(range(32, 32 + 8 * several)))
-    assert "tried to allocate 1 GiB" in letter.why
-
-
-def test_of_several_ranks_the_error_goes_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SoloRank, "world", 2)
-    with pytest.raises(torch.OutOfMemoryError):
-        fit(tmp_path, Batches(range(4), {1: NO_MEMORY}), GuardCallback())
 
 
 def test_lightning_alone_ends_the_same_run_with_nan_weights(tmp_path: Path) -> None:

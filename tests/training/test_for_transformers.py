@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from failsoft.training.companion import GuardOptions
 from failsoft.training.for_transformers import GuardedTrainer, GuardMixin
 from failsoft.training.guard import GuardPolicy, Refusal
 from failsoft.training.letters.deadletters import UNDONE, read_dead_letters
-from failsoft.training.ranks import SoloRank
 from failsoft.training.relief import ReliefPolicy
 from failsoft.training.spikes import SpikePolicy
 from tests.training.toys import same, weights_of
@@ -152,49 +150,6 @@ def test_transformers_alone_ends_the_same_run_with_nan_weights_and_a_smooth_curv
     trainer = fit(tmp_path, Texts(range(9), {4: NAN}), kind=Plain)
     assert any(parameter.isnan().any() for parameter in trainer.model.parameters())
     assert all(math.isfinite(line["loss"]) for line in trainer.state.log_history if "loss" in line)
-
-
-@pytest.mark.parametrize("kind", [NO_MEMORY, NO_MEMORY_LATER])
-def test_a_batch_that_does_not_fit_is_left_out_and_leaves_no_trace(tmp_path: Path, kind: int) -> None:
-    trainer = fit(tmp_path / "a", Texts(range(8), {3: kind}), **CONSTANT)
-    never = fit(tmp_path / "b", Texts([0, 1, 2, 4, 5, 6, 7]), **CONSTANT)
-    assert_same_state(trainer, never)
-    [letter] = read_dead_letters(tmp_path / "a/failsoft/dead_letters")
-    assert (letter.reason, letter.sample_ids) == (Refusal.OUT_OF_MEMORY, tuple(range(12, 16)))
-    assert "tried to allocate 1 GiB" in letter.why
-
-
-def test_a_part_that_does_not_fit_refuses_the_whole_accumulated_update(tmp_path: Path) -> None:
-    numbers = [n for n in range(12) if not 3 <= n < 6]
-    trainer = fit(tmp_path / "a", Texts(range(12), {4: NO_MEMORY_LATER}), gradient_accumulation_steps=3, **CONSTANT)
-    never = fit(tmp_path / "b", Texts(numbers), gradient_accumulation_steps=3, **CONSTANT)
-    assert_same_state(trainer, never)
-
-
-class Held:
-    """A large thing of the forward pass."""
-
-
-def test_nothing_of_a_batch_that_did_not_fit_is_held_by_its_error(tmp_path: Path) -> None:
-    held: list[weakref.ref[Held]] = []
-
-    class Greedy(Toy):
-        def forward(self, input_ids: Tensor, labels: Tensor, kind: Tensor) -> dict[str, Tensor]:
-            assert all(one() is None for one in held)
-            large = Held()
-            if int(kind[0]):
-                held.append(weakref.ref(large))
-                no_memory(large)
-            return super().forward(input_ids, labels, kind)
-
-    fit(tmp_path, Texts(range(4), {1: NO_MEMORY}), model=Greedy(), **CONSTANT)
-    assert len(held) == 1
-
-
-def test_of_several_ranks_the_error_goes_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SoloRank, "world", 2)
-    with pytest.raises(torch.OutOfMemoryError):
-        fit(tmp_path, Texts(range(4), {1: NO_MEMORY}), **CONSTANT)
 
 
 class Plain(Trainer):
