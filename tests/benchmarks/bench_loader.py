@@ -10,7 +10,6 @@ import io
 import json
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -23,8 +22,9 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from torch import Tensor
-from torch.utils.data import DataLoader, default_collate
+from torch.utils.data import DataLoader
 
+from failsoft.health.clock import SystemClock
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.loading.checked import Checked
 from failsoft.training.loading.checks import SampleChecks
@@ -34,10 +34,9 @@ from failsoft.training.loading.loader import GuardedLoader
 from failsoft.training.loading.local import LocalShards
 from failsoft.training.loading.order import RankOrder
 from failsoft.training.loading.sample import Request
-from failsoft.training.loading.seeding import seeded
 from failsoft.training.loading.tiered_dataset import TieredDataset
 from failsoft.training.loading.tiers import TieredSource
-from tests.benchmarks.measuring import Contender, Timings, interleave
+from tests.benchmarks.measuring import CONTROL, Contender, Timings, interleave
 from tests.benchmarks.outcome import Outcome
 
 BATCH, SAMPLES, WORDS, SIDE = 32, 1600, 512, 224
@@ -53,7 +52,7 @@ def measure(*, quick: bool) -> Outcome:
         with tempfile.TemporaryDirectory() as folder:
             bench = Bench(kind, Path(folder), total=3 * (rounds + 2) * batches)  # one contender runs twice
             timings = bench.race(outcome, rounds=rounds, batches=batches)
-            work = bench.work(outcome, rounds=5 * rounds)
+            work = bench.work(outcome, rounds=rounds, batches=batches)
         outcome.ratios[f"guarded_{name}loader_over_plain"] = timings.ratio(PLAIN, GUARDED)
         outcome.ratios[f"guarded_{name}loader_over_plain_by_cpu_time"] = work.ratio(PLAIN, GUARDED)
     outcome.notes.append(f"ratios are of throughput: above 1 the guarded loader is faster; batches of {BATCH}")
@@ -166,34 +165,46 @@ class Bench:
         outcome.add(f"{batches} batches of {BATCH} {self.kind}, 1 worker", timings)
         return timings
 
-    def work(self, outcome: Outcome, *, rounds: int) -> Timings:
-        """What a worker does for a batch, by its CPU time: the same samples and draws for all, no other process."""
-        position = 0
-
-        def next_round() -> None:
-            nonlocal position
-            position = (position + 1) % (3 * SAMPLES // BATCH)
-
-        def guarded() -> None:
-            assert self.checked.load(self.order.ask(Request(position // 3))).real == BATCH
-
-        def as_guarded() -> None:
-            """Drawing alike is part of the nets, and not of the plain loader's time."""
-            next_round()
-            with seeded(7, position // 3, self.order.ask(Request(position // 3)).indices[0]):
-                drawn = torch.get_rng_state()
-            torch.set_rng_state(drawn)
-
-        def unguarded() -> None:
-            default_collate([self.plain[index] for index in self.order.ask(Request(position // 3)).indices])
-
-        contenders = [
-            Contender(name=GUARDED, run=guarded, before=next_round),
-            Contender(name=PLAIN, run=unguarded, before=as_guarded),
-        ]
-        timings = interleave(contenders, rounds=rounds, control=PLAIN, now=time.process_time)
-        outcome.add(f"the work on {BATCH} {self.kind}, by CPU time", timings)
+    def work(self, outcome: Outcome, *, rounds: int, batches: int) -> Timings:
+        """CPU time of each one's own worker: what the nets cost there, also on a machine that is busy otherwise."""
+        plain, again = (iter(_plain(self.plain, self.order)) for _ in range(2))
+        with GuardedLoader(self.checked, self.order, policy=LoaderPolicy(workers=1)) as loader:
+            positions = iter(range(self.total))
+            fetches: dict[str, Callable[[], object]] = {
+                GUARDED: lambda: loader.fetch(next(positions)),
+                PLAIN: lambda: next(plain),
+                PLAIN + CONTROL: lambda: next(again),
+            }
+            for fetch in fetches.values():
+                fetch()
+            pids = dict(
+                zip(fetches, (loader.worker_pids()[0], *(_worker_of(one) for one in (plain, again))), strict=True)
+            )
+            seconds: dict[str, list[float]] = {name: [] for name in fetches}
+            for _ in range(rounds):
+                for name, fetch in fetches.items():
+                    began_s = _cpu_s(pids[name])
+                    for _ in range(batches):
+                        fetch()
+                    seconds[name].append(_cpu_s(pids[name]) - began_s)
+        timings = Timings(seconds=seconds)
+        outcome.add(f"the work on {batches} batches of {BATCH} {self.kind}, CPU time of the worker", timings)
         return timings
+
+
+def _worker_of(iterator: Any) -> int:
+    return int(iterator._workers[0].pid)
+
+
+def _cpu_s(pid: int) -> float:
+    """CPU time of a process, as soon as it has nothing to do."""
+    clock, before_s = SystemClock(), -1.0
+    while True:
+        now_s = int(Path(f"/proc/{pid}/schedstat").read_text("ascii").split()[0]) / 1e9
+        if now_s - before_s < 0.0005:
+            return now_s
+        before_s = now_s
+        clock.sleep_s(0.05)
 
 
 def _plain(dataset: PlainDataset, order: RankOrder) -> DataLoader[Any]:
