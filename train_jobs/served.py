@@ -8,6 +8,7 @@ from failsoft.artifacts.bundle import Bundle
 from failsoft.artifacts.home import Home
 from failsoft.errors import ArtifactError
 from failsoft.health.clock import Clock
+from failsoft.serving.plan import Stage
 from failsoft.serving.planstore import PlanStore
 
 
@@ -28,7 +29,7 @@ class Roles:
         """What each release in use is to the plan."""
         words = dict.fromkeys(sorted(self.loaded), "loaded, ready to go back to")
         if self.on_trial is not None:
-            words[self.on_trial] = f"on trial in {self.stage}"
+            words[self.on_trial] = "given up" if self.stage == Stage.REJECTED else f"on trial in {self.stage}"
         if self.served is not None:
             words[self.served] = "served"
         return words

@@ -87,8 +87,10 @@ class Judged:
     """Of intents, on the test split."""
     release: str | None
     """None: the gates stopped it."""
-    why: str
-    """What stopped it; empty when nothing did."""
+    why: str = ""
+    """What stopped it, in words; empty when nothing did."""
+    stopped_by: tuple[str, ...] = ()
+    """Names of the gates that it failed."""
 
 
 def train(setting: Setting, sweep: Sweep) -> dict[str, Tensor]:
@@ -127,14 +129,16 @@ def judge(
         if judged:
             finished = replace(finished, against=judged[0].release)
         accuracy = float(finished.quality["intent_accuracy"])
-        name, why = f"{setting.name}-{sweep.seed}", ""
+        name = f"{setting.name}-{sweep.seed}"
+        passed = Judged(setting=setting, accuracy=accuracy, release=name)
         try:
             publish_run(finished, home=home, clock=clock, name=name, probe=probe)
         except GateError as error:
             if not judged:
                 raise
-            why = str(error)
-        judged.append(Judged(setting=setting, accuracy=accuracy, release=None if why else name, why=why))
+            judged.append(replace(passed, release=None, why=str(error), stopped_by=error.gates))
+        else:
+            judged.append(passed)
     return judged
 
 
@@ -142,8 +146,8 @@ def table(judged: Sequence[Judged]) -> Table:
     """What came of each setting."""
     made = Table("setting", "test accuracy", "release", "what stopped it", title="sweep", title_justify="left")
     for one in judged:
-        stopped = one.why.partition(". The candidate")[0].partition(" gates: ")[2]
-        made.add_row(one.setting.name, f"{one.accuracy:.1%}", escape(one.release or "–"), escape(stopped or "–"))
+        stopped = "; ".join(one.stopped_by) or "–"
+        made.add_row(one.setting.name, f"{one.accuracy:.1%}", escape(one.release or "–"), escape(stopped))
     return made
 
 

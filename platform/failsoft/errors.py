@@ -158,6 +158,9 @@ class NotAuthorizedError(ServingError):
 class GateError(FailsoftError):
     """A release did not pass its gates."""
 
+    gates: tuple[str, ...] = ()
+    """Names of those that it did not pass."""
+
 
 def error_named(kind: str, message: str) -> FailsoftError:
     """An error of another process as the leaf that it was there; a plain training error where the name is no leaf."""

@@ -63,4 +63,4 @@ def test_the_over_regularised_model_is_as_often_right_and_is_stopped_all_the_sam
 def test_the_table_says_what_stopped_it(judged: list[Judged]) -> None:
     made = table(judged)
     assert [str(cell) for cell in made.columns[2].cells] == ["served-7", "–"]
-    assert "logit std" in str(list(made.columns[3].cells)[1])
+    assert "logit std not flatter than in release served-7" in str(list(made.columns[3].cells)[1])

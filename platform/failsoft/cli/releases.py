@@ -19,6 +19,7 @@ from failsoft.remote import GatewayClient
 
 if TYPE_CHECKING:
     from failsoft.release.shelf import Standing
+    from train_jobs.gate import Ask
 
 _Name = Annotated[str, typer.Argument(help="Name of a published release.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -121,8 +122,7 @@ def promote(
     """Let a release begin its way: shadow, canary, ramp. The served one stands by. Exit code 2: a gate failed."""
     import torch
 
-    from failsoft.release.report import print_report
-    from train_jobs.gate import Ask, gate_release, read_traffic
+    from train_jobs.gate import Ask, read_traffic
     from train_jobs.replica import probe_replica
 
     torch.set_num_threads(1)  # as the gate does
@@ -137,12 +137,7 @@ def promote(
             settings=settings_with(config, found, waive),
             probe=probe_replica if replica else None,
         )
-        with console.status(f"judging {name}"):
-            report = gate_release(ask, clock=SystemClock())
-        print_report(report, console)
-        if not report.passed:
-            console.print(f"{name} was not promoted; what serves goes on", highlight=False, markup=False)
-            raise typer.Exit(code=FAILED)
+        _stop_unless_passed(ask)
     plan = GatewayClient(url, token=found.operator_token()).propose(name)
     console.print(
         f"{name}: {plan.get('stage')}, plan epoch {plan.get('epoch')}. Watch with: failsoft status",
@@ -213,6 +208,18 @@ def gc(
         console.print(f"{said} {name} ({standing.size_bytes / 1e6:.2f} MB)", highlight=False, markup=False)
     if not going:
         console.print("nothing to remove", highlight=False, markup=False)
+
+
+def _stop_unless_passed(ask: Ask) -> None:
+    from failsoft.release.report import print_report
+    from train_jobs.gate import gate_release
+
+    with console.status(f"judging {ask.release}"):
+        report = gate_release(ask, clock=SystemClock())
+    print_report(report, console)
+    if not report.passed:
+        console.print(f"{ask.release} was not promoted; what serves goes on", highlight=False, markup=False)
+        raise typer.Exit(code=FAILED)
 
 
 def _standings(home: Home, keep: int) -> list[Standing]:

@@ -53,12 +53,7 @@ def measure(
         GateError: no answers, or logits that are not finite; such a model has no healthy baseline.
     """
     logits_BC = scores.intent_logits_BC
-    if not len(scores) or not np.isfinite(logits_BC).all():
-        bad = int((~np.isfinite(logits_BC)).sum())
-        raise GateError(
-            f"{len(scores)} answers with {bad} logits that are NaN or Inf make no healthy baseline; train again from a "
-            "healthy checkpoint"
-        )
+    _refuse_ill(scores)
     confidences_B = np.exp(log_probabilities(logits_BC, temperature)).max(axis=1)
     spread = answers_of(logits_BC, temperature).spread()
     words = int(scores.counts_B.sum())
@@ -84,6 +79,15 @@ def measure(
         accuracy=right.accuracy,
         calibration_error=right.calibration_error,
     )
+
+
+def _refuse_ill(scores: ScoreBatch) -> None:
+    finite_BC = np.isfinite(scores.intent_logits_BC)
+    if not len(scores) or not finite_BC.all():
+        raise GateError(
+            f"{len(scores)} answers with {int((~finite_BC).sum())} logits that are NaN or Inf make no healthy "
+            "baseline; train again from a healthy checkpoint"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,7 +80,9 @@ class GateReport:
             GateError: naming each failed gate, why it failed, and ``mend``.
         """
         if not self.passed:
-            raise GateError(f"{self.in_words()}. {mend}")
+            error = GateError(f"{self.in_words()}. {mend}")
+            error.gates = tuple(result.name for result in self.failures)
+            raise error
 
     def to_json(self) -> str:
         """JSON text that :meth:`from_json` reads; what is not finite becomes null."""

@@ -41,15 +41,18 @@ def judge_accuracy(
     verdict = compare_arms(lost, won, margin=margin, alpha=alpha)
     worst = rate_bounds(lost, alpha=alpha / 2)[1] - rate_bounds(won, alpha=alpha / 2)[0]
     needed = samples_needed(lost.bad / max(lost.total, 1), margin=margin, alpha=alpha / 2)
-    undecided = f"; undecided, which fails: some {needed} texts would decide" if verdict is Comparison.UNDECIDED else ""
+    decided = {
+        Comparison.NOT_WORSE: f"; {needed} texts were needed",
+        Comparison.UNDECIDED: f"; undecided, which fails: some {needed} texts would decide",
+        Comparison.WORSE: "; it is surely worse",
+    }[verdict]
     return GateResult(
         name=f"accuracy not worse than {against}",
         passed=verdict is Comparison.NOT_WORSE and lost.total >= policy.min_samples,
         value=worst,
         limit=margin,
         why=f"of {lost.total} texts {lost.bad} are wrong now and right {against}, {won.bad} the other way: it is worse "
-        f"by at most {worst:.2%} (always-valid, alpha {alpha:g}), less than {margin:.1%} needed; with as few texts "
-        f"lost as here, {needed} texts are needed{undecided}",
+        f"by at most {worst:.2%} (always-valid, alpha {alpha:g}), less than {margin:.1%} needed{decided}",
     )
 
 
