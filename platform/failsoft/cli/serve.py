@@ -40,9 +40,6 @@ def serve(
     home: HomeOption = None,
 ) -> None:
     """Serve a release behind the three nets, on a private Ray on this machine, until Ctrl-C."""
-    from failsoft.demo.waiting import until_interrupted
-    from failsoft.health.clock import SystemClock
-    from failsoft.serving.ingress_watch import IngressProbe, P99Watch
     from failsoft.serving.start_up import check_start
 
     sys.path.insert(0, str(Path.cwd()))  # where an own app lies, as for ``serve run``; Ray's workers look there, too
@@ -61,10 +58,19 @@ def serve(
             running = start(settings, port=port, host=host, make=partial(build_app, spec))
         try:
             _say_hello(running.url, running.first_status, way, profile, body=_body_for(spec))
-            with IngressProbe(running.url, P99Watch(limit_ms=_SLOW_MS), console.print, clock=SystemClock()):
-                until_interrupted(console)
+            _watch(running.url)
         finally:
             running.stop()
+
+
+def _watch(url: str) -> None:
+    """Until Ctrl-C; a slow way in is said."""
+    from failsoft.demo.waiting import until_interrupted
+    from failsoft.health.clock import SystemClock
+    from failsoft.serving.ingress_watch import IngressProbe, P99Watch
+
+    with IngressProbe(url, P99Watch(limit_ms=_SLOW_MS), console.print, clock=SystemClock()):
+        until_interrupted(console)
 
 
 def _body_for(spec: AppSpec) -> str:
