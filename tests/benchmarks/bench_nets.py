@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from failsoft.models.corpora import load_corpus
 from failsoft.models.corpus import Corpus
-from failsoft.models.malformed import RATE, Kind, malformed
+from failsoft.models.malformed import RATE, Kind
 from failsoft.models.recipe import Recipe
 from tests.benchmarks.measuring import Ratio, quartiles
 from tests.benchmarks.nets_model import recipe, trained
@@ -94,14 +94,15 @@ def _measure(outcome: Outcome, corpus: Corpus, trial: Trial, effort: _Effort) ->
     if usual:
         title = f"{corpus.name}: out-of-scope texts that are named so or go to the fallback (confidence below 0.50)"
         outcome.sheets.append(Sheet(title=title, columns=("kind", "nets off", "nets on"), rows=caught_rows))
+    outcome.notes.append(f"{corpus.name}: {clean.repaired_fraction:.2%} of the clean texts had to be repaired")
     _alarms(outcome, corpus.name, trial, healthy, requests=effort.alarm_requests)
 
 
 def _harm(corpus: Corpus, trial: Trial, clean: Run) -> Ratio:
     """What the nets do to text that nothing is wrong with: 1 is nothing."""
-    through = trial.nets_on([malformed(one.text, Kind.UNSEEN, random.Random(1), rate=0.0) for one in trial.utterances])
+    raw = trial.raw()
     measured = "slot_f1" if corpus.slots else "intent_accuracy"
-    share = getattr(through.quality, measured) / getattr(clean.quality, measured)
+    share = getattr(clean.quality, measured) / getattr(raw.quality, measured)
     return Ratio(value=share, low=share, high=share, by_minimum=share)
 
 

@@ -44,6 +44,11 @@ class Run:
     answers: tuple[Answered, ...]
 
     @property
+    def repaired_fraction(self) -> float:
+        """Share of texts that had to be mended."""
+        return float(np.mean([one.repaired for one in self.answers]))
+
+    @property
     def weak_fraction(self) -> float:
         """Share of answers that confidence calls weak."""
         return float(np.mean([one.outcome is Outcome.WEAK for one in self.answers]))
@@ -60,8 +65,12 @@ class Trial:
     policy: TextPolicy
 
     def clean(self) -> Run:
-        """The texts as they are."""
-        return self._ask([utterance.text for utterance in self.utterances], [_same] * len(self.utterances))
+        """The texts as they are, through the nets: what those mend of them counts as repaired, as in serving."""
+        return self.nets_on(self.malformed(Kind.UNSEEN, 0, rate=0.0))
+
+    def raw(self) -> Run:
+        """The same without the nets."""
+        return self.nets_off(self.malformed(Kind.UNSEEN, 0, rate=0.0))
 
     def malformed(self, kind: Kind, seed: int, *, rate: float = RATE) -> list[Malformed]:
         """The texts as a broken sender writes them."""
@@ -125,10 +134,6 @@ def caught(trial: Trial, run: Run) -> float:
         if utterance.intent == OUT_OF_SCOPE
     ]
     return float(np.mean(named)) if named else math.nan
-
-
-def _same(span: Span) -> Span:
-    return span
 
 
 def _through(made: Malformed, net: Cleaned) -> Back:
