@@ -41,21 +41,31 @@ class Copiers:
             threads: how many may work on it, this one included.
         """
         pieces = deque(_pieces(stretches))
-        total = sum(piece.size_bytes for piece in pieces)
-        helping: list[Future[None]] = []
-        if threads > 1 and total >= _WORTH_HELP_BYTES:
-            helpers = self._ready()
-            helping = [helpers.submit(_work_off, pieces) for _ in range(min(threads - 1, _MAX_HELPERS))]
-        _work_off(pieces)
-        for one in helping:
-            if not one.cancel():  # one that has not begun has nothing to do any more
-                one.result()
+        worth_help = sum(piece.size_bytes for piece in pieces) >= _WORTH_HELP_BYTES
+        helping = self._called(min(threads - 1, _MAX_HELPERS) if worth_help else 0, pieces)
+        try:
+            _work_off(pieces)
+        finally:  # also where this thread was interrupted: nobody may go on writing to memory that is let go next
+            pieces.clear()
+            for one in helping:
+                if not one.cancel():  # one that has not begun has nothing to do any more
+                    one.result()
 
     def close(self) -> None:
         """End the threads. Usable again afterwards."""
         helpers, self._helpers = self._helpers, None
         if helpers is not None:
             helpers.shutdown()
+
+    def _called(self, count: int, pieces: deque[Stretch]) -> list[Future[None]]:
+        """Helpers at work; fewer where no thread can be had (a container's limit, an interpreter that is ending)."""
+        helping: list[Future[None]] = []
+        try:
+            for _ in range(count):
+                helping.append(self._ready().submit(_work_off, pieces))
+        except RuntimeError:
+            self.close()  # waits for those that are there, so that none is at work unknown to the caller
+        return helping
 
     def _ready(self) -> ThreadPoolExecutor:
         if self._helpers is None:
