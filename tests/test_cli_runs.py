@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +199,9 @@ def test_snapshots_that_nobody_comes_for_are_shown_and_given_back_on_demand(
     monkeypatch.setenv("FAILSOFT_HOST_MEMORY", str(tmp_path / "memory"))
     left_by_a_run(tmp_path, ended=False)
     (tmp_path / "runs" / "first" / "host_memory.key").write_text("ab")
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    note = f"process {int(dead.stdout)} on {socket.gethostname()}\n"
+    (tmp_path / "runs" / "first" / ".driver").write_text(note)
     folder = tmp_path / "memory" / f"failsoft-{os.getuid()}" / "ab" / "rank-0000-of-0001"
     folder.mkdir(parents=True)
     (folder / "body-1").write_bytes(bytes(3_000_000))

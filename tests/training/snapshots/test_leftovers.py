@@ -39,7 +39,10 @@ def dead_process() -> int:
 @pytest.mark.parametrize(
     ("driver", "idle_s", "goes"),
     [
-        ("", 1.0, True),  # nobody has ever driven it
+        ("", 1.0, False),  # started by somebody who takes no lock: torchrun may be starting its workers again
+        ("", 3601.0, True),
+        ("\n", 1.0, False),  # where a file system has no locks, and while the note is being written
+        ("process", 1.0, False),
         (f"process {os.getpid()} on {socket.gethostname()}\n", 1e6, False),  # it waits out a back-off, or for room
         (f"process 1 on {socket.gethostname()}\n", 1e6, False),  # also under another user
         ("process 5 on elsewhere\n", 1.0, False),
@@ -62,6 +65,27 @@ def test_a_run_whose_driver_is_dead_may_go(tmp_path: Path) -> None:
     (one,) = left_over(tmp_path / "runs", NOW_S, root=tmp_path)
     assert one.may_go
     assert in_words(one).startswith("0 MB of snapshots of run mine lie in memory, untouched for 1 s")
+
+
+@pytest.mark.parametrize("driven", ["first", "second"])
+def test_a_copied_run_folder_does_not_give_the_snapshots_of_the_run_that_is_driven_away(
+    tmp_path: Path, driven: str
+) -> None:
+    for name in ("first", "second"):
+        process = os.getpid() if name == driven else dead_process()
+        run_of(tmp_path / "runs", name, "aa", f"process {process} on {socket.gethostname()}\n")
+    folder = leave(tmp_path, "aa", idle_s=1.0)
+    (one,) = left_over(tmp_path / "runs", NOW_S, root=tmp_path)
+    assert (one.run, one.driven, sweep([one])) == ("first and second", True, 0)
+    assert folder.exists()
+
+
+def test_a_note_that_can_not_be_read_says_nothing(tmp_path: Path) -> None:
+    run_of(tmp_path / "runs", "mine", "aa")
+    (tmp_path / "runs/mine/.driver").mkdir()
+    leave(tmp_path, "aa", idle_s=1.0)
+    (one,) = left_over(tmp_path / "runs", NOW_S, root=tmp_path)
+    assert (one.driven, one.may_go) == (None, False)
 
 
 def test_a_run_of_another_home_is_left_for_an_hour(tmp_path: Path) -> None:

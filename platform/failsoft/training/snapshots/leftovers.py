@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,12 +29,13 @@ class LeftOver:
 
     key: str
     run: str | None
-    """Its name, where it is a run of this home."""
+    """Its name, where it is a run of this home; all names, where its folder was copied and the key with it."""
     folders: tuple[Path, ...]
     size_bytes: int
     idle_s: float
     driven: bool | None = None
-    """Whether somebody drives the run, so that its next workers will go on from this; None: nobody here can say."""
+    """Whether somebody drives the run, so that its next workers will go on from this; None: nobody here can say, as of
+    a run of another home, one whose driver is on another host, or one whose workers somebody else starts again."""
 
     @property
     def may_go(self) -> bool:
@@ -73,26 +75,26 @@ def in_words(one: LeftOver) -> str:
     return f"{one.size_bytes / 1e6:.0f} MB of snapshots {whose} lie in memory, untouched for {one.idle_s:.0f} s; {fate}"
 
 
-def _looked_at(folder: Path, runs: Path, keys: Mapping[str, str], now_s: float) -> LeftOver | None:
+def _looked_at(folder: Path, runs: Path, keys: Mapping[str, Sequence[str]], now_s: float) -> LeftOver | None:
     ranks = tuple(sorted(folder.glob("rank-*")))
     if not ranks:
         return None
-    run = keys.get(folder.name)
+    names = keys.get(folder.name, ())
     return LeftOver(
         key=folder.name,
-        run=run,
+        run=" and ".join(names) or None,
         folders=ranks,
         size_bytes=sum(map(_size_bytes, ranks)),
         idle_s=max(0.0, now_s - max(map(touched_s, ranks))),
-        driven=None if run is None else _driven(runs / run),
+        driven=_any_driven(runs / name for name in names),
     )
 
 
-def _names_by_key(runs: Path) -> dict[str, str]:
-    names: dict[str, str] = {}
-    for path in runs.glob(f"*/{KEY_NAME}"):
+def _names_by_key(runs: Path) -> dict[str, list[str]]:
+    names: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(runs.glob(f"*/{KEY_NAME}")):
         with suppress(OSError):
-            names[path.read_text("utf-8", "replace").strip()] = path.parent.name
+            names[path.read_text("utf-8", "replace").strip()].append(path.parent.name)
     return names
 
 
@@ -104,13 +106,24 @@ def _size_bytes(folder: Path) -> int:
     return size
 
 
+def _any_driven(run_folders: Iterable[Path]) -> bool | None:
+    said = {_driven(folder) for folder in run_folders}
+    if True in said:
+        return True
+    return False if said == {False} else None
+
+
 def _driven(run_folder: Path) -> bool | None:
-    """By the note in the run's lock. To try the lock itself could turn away a driver that starts at that moment."""
+    """By the note in the run's lock. To try the lock itself could turn away a driver that starts at that moment.
+
+    No note says nothing: its file system has no locks, it can't be read, its driver has not written it yet, or its
+    workers are started by somebody who takes no lock (torchrun).
+    """
     try:
         words = (run_folder / LOCK_NAME).read_text("utf-8", "replace").split()
         process, host = int(words[1]), words[3]
-    except (OSError, ValueError, IndexError):  # never driven, or not by a driver that leaves a note
-        return False
+    except (OSError, ValueError, IndexError):
+        return None
     if host != socket.gethostname():
         return None
     try:
