@@ -85,6 +85,33 @@ def test_what_was_taken_back_goes_at_once_so_that_a_fresh_machine_never_finds_it
     assert {path.split("/")[2].split(".")[0] for path in shop.disk.files} == {"at-1", "at-2"}
 
 
+def test_the_only_ones_a_fresh_machine_could_go_on_from_are_taken_back_when_another_is_there(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, Disk(), keep=1)  # the one before was never copied: the remote store was too slow for both
+    shop.publish(3)
+    note_withdrawn(shop.store.root, [shop.store.open("at-3")])
+    shop.store.remove("at-3")
+    shop.mirror.take_back(ticket(2))
+    shop.mirror.look()
+    assert not shop.mirror.busy
+    assert shop.there() == []  # this machine never goes on from it
+    assert {path.split("/")[2].split(".")[0] for path in shop.disk.files} == {"at-3"}
+    shop.publish(2)
+    assert shop.there() == [2]
+    assert {path.split("/")[2].split(".")[0] for path in shop.disk.files} == {"at-2"}
+
+
+def test_a_damaged_copy_is_none_that_anybody_could_go_on_from(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, Disk(), keep=9)
+    for position in (1, 2, 3):
+        shop.publish(position)
+    (damaged,) = {path.split("/")[2] for path in shop.disk.files if path.split("/")[2].startswith("at-1.")}
+    shop.disk.files[f"root/run/{damaged}/damaged.txt"] = b"bits"
+    note_withdrawn(shop.store.root, [shop.store.open("at-2"), shop.store.open("at-3")])
+    shop.mirror.take_back(ticket(1))
+    shop.mirror.look()
+    assert {path.split("/")[2].split(".")[0] for path in shop.disk.files} == {"at-1", "at-3"}
+
+
 def test_a_store_that_is_away_is_asked_again_to_take_back_and_before_anything_is_copied(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [refused("away"), {"say": "withdrawn", "took_s": 0.1}, COPIED])
     bench.mirror.take_back(ticket(1))

@@ -62,6 +62,7 @@ class MirrorWork:
         try:
             artifact = Artifact(name=order.what, path=path, manifest=read_manifest(path))
             folder = remote.put(artifact, beat=beat)
+            self._take_back(order, remote)
         except (DamagedArtifactError, FileNotFoundError) as error:
             if path.is_dir():
                 raise
@@ -110,9 +111,19 @@ class MirrorWork:
 
     @staticmethod
     def _take_back(order: MirrorOrder, remote: RemoteStore) -> None:
+        """Not the last one there that a run could go on from at all: that goes with the copy of another.
+
+        A machine that has nothing but the remote store would else begin with batch 0, which loses more than the undone
+        stretch is worth.
+        """
         gone = withdrawn_digests(Path(order.root))
-        for one in remote.shelf().there if gone else ():
-            if one.manifest.digest in gone:
+        if not gone:
+            return
+        shelf = remote.shelf()
+        good = [one for one in _sound(shelf) if is_healthy(one.manifest)]
+        spared = good[-1:] if all(one.manifest.digest in gone for one in good) else []
+        for one in shelf.there:
+            if one.manifest.digest in gone and one not in spared:
                 remote.remove(one.folder)
 
     def _prune(self, order: MirrorOrder, remote: RemoteStore, removed: list[str]) -> str:
