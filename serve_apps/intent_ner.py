@@ -8,9 +8,9 @@ from typing import Any
 from ray.serve import Application
 
 from failsoft.serving.app import build_app
+from failsoft.serving.fallback.rungs import trees_and_rules
 from failsoft.serving.intents import INTENT_ANSWERS
 from failsoft.serving.quality.intents import IntentsAndEntities
-from failsoft.serving.rungs import trees_and_rules
 from failsoft.serving.settings import ServeSettings, settings_of
 from failsoft.serving.task import AppSpec
 

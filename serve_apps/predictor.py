@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import torch
 
@@ -32,6 +33,6 @@ class ServedPredictor:
         """Shuffle every weight matrix in memory: same numbers, no sense. What a drill's planned fault does."""
         chance = torch.Generator().manual_seed(0)
         with torch.no_grad():
-            for weights in self._predictor.model.parameters():
+            for weights in chain(self._predictor.model.parameters(), self._predictor.model.buffers()):
                 order = torch.randperm(weights.numel(), generator=chance)
                 weights.copy_(weights.flatten()[order].view_as(weights))

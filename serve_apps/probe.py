@@ -25,16 +25,16 @@ from failsoft.health.clock import Clock, SystemClock
 from failsoft.models.network import IntentNer
 from failsoft.release.candidate import open_release
 from failsoft.release.replica import OnlineAnswer, ReplicaReport
+from failsoft.serving.arms.readings import NoReading, Reading
+from failsoft.serving.arms.replies import ModelReply, read_reply
 from failsoft.serving.config import GatewayConfig
-from failsoft.serving.golden import check_golden
-from failsoft.serving.messages import Answer, Source
-from failsoft.serving.outcomes import Seen
-from failsoft.serving.plan import Colour, RoutingPlan, Stage
-from failsoft.serving.readings import NoReading, Reading
-from failsoft.serving.replies import ModelReply, read_reply
+from failsoft.serving.plan.plan import Colour, RoutingPlan, Stage
+from failsoft.serving.replicas.golden import check_golden
 from failsoft.serving.request import Answerer, Mirrored
 from failsoft.serving.seam import Measures, Predictor, Quality
 from failsoft.serving.visit import Situation
+from failsoft.serving.watching.outcomes import Seen
+from failsoft.serving.web.messages import Answer, Source
 from serve_apps.intent_ner import SPEC
 
 _PATIENT = GatewayConfig(deadline_ms=20_000.0, max_deadline_ms=20_000.0)

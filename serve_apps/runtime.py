@@ -19,7 +19,7 @@ from ray.serve.schema import LoggingConfig
 from failsoft.artifacts.home import Home
 from failsoft.errors import ConfigError, ServingError
 from failsoft.health.clock import Clock, SystemClock
-from failsoft.serving.controller import stop_controller
+from failsoft.serving.rollout.controller import stop_controller
 from failsoft.serving.start_up import check_port, local_url
 from serve_apps.intent_ner import APP_NAME, ServeSettings, build
 

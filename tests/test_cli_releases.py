@@ -23,8 +23,8 @@ from failsoft.health.clock import ManualClock, SystemClock
 from failsoft.health.ledger import read_ledger
 from failsoft.models.narrow import Width
 from failsoft.remote import GatewayClient
-from failsoft.serving.plan import Colour, RoutingPlan, Stage
-from failsoft.serving.planstore import PlanStore, RolloutState
+from failsoft.serving.plan.plan import Colour, RoutingPlan, Stage
+from failsoft.serving.plan.planstore import PlanStore, RolloutState
 from tests.release.conftest import Trained, trained  # noqa: F401 -- a fixture
 from tests.release.test_publish_run import finished
 from train_jobs.publish import publish_run

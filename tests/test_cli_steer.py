@@ -13,7 +13,7 @@ from failsoft.cli import steer
 from failsoft.cli.app import app
 from failsoft.cli.rollout_words import rollout_rows
 from failsoft.remote import GatewayClient
-from failsoft.serving import examples
+from failsoft.serving.web import examples
 
 GATEWAY: dict[str, Any] = examples.STATUS | {
     "plan": examples.PLAN | {"stage": "canary", "share": 0.05},

@@ -27,7 +27,7 @@ from failsoft.release.evidence import Evidence, spread_out
 from failsoft.release.publish import Publisher, write_quality
 from failsoft.release.replica import Probe
 from failsoft.release.settings import GateSettings, project_settings
-from failsoft.serving.sanitizer import TextPolicy, sanitize
+from failsoft.serving.intake.sanitizer import TextPolicy, sanitize
 from train_jobs.replica import probe_replica
 from train_jobs.served import served_release
 

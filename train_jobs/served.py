@@ -8,8 +8,8 @@ from failsoft.artifacts.bundle import Bundle
 from failsoft.artifacts.home import Home
 from failsoft.errors import ArtifactError
 from failsoft.health.clock import Clock
-from failsoft.serving.plan import Stage
-from failsoft.serving.planstore import PlanStore
+from failsoft.serving.plan.plan import Stage
+from failsoft.serving.plan.planstore import PlanStore
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,12 +17,12 @@ from failsoft.models.embedded import Sizes, embedded_corpus
 from failsoft.models.gbdt import GbdtIntent, _features, words_of
 from failsoft.models.rules import RulesEngine, rules_from_corpus
 from failsoft.serving.config import GatewayConfig
+from failsoft.serving.fallback.ladder import FallbackLadder
+from failsoft.serving.fallback.rungs import GbdtRung, RulesRung
+from failsoft.serving.intake.sanitizer import TextPolicy
 from failsoft.serving.intents import INTENTS
-from failsoft.serving.ladder import FallbackLadder
-from failsoft.serving.plan import Stage
+from failsoft.serving.plan.plan import Stage
 from failsoft.serving.request import Answerer, Situation
-from failsoft.serving.rungs import GbdtRung, RulesRung
-from failsoft.serving.sanitizer import TextPolicy
 from tests.benchmarks.measuring import Contender, each_call_s, interleave, percentile
 from tests.benchmarks.outcome import Outcome, Row, in_words
 from tests.serving.fakes import Notes, plan

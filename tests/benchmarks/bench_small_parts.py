@@ -26,9 +26,9 @@ from failsoft.models.scores import ScoredSpan
 from failsoft.models.tokens import TextCodec
 from failsoft.models.vocabulary import Vocabulary
 from failsoft.serving.defence import QualityPolicy, credible_spans, judge
-from failsoft.serving.ladder import FallbackLadder
-from failsoft.serving.rungs import GbdtRung, RulesRung
-from failsoft.serving.sanitizer import TextPolicy, sanitize
+from failsoft.serving.fallback.ladder import FallbackLadder
+from failsoft.serving.fallback.rungs import GbdtRung, RulesRung
+from failsoft.serving.intake.sanitizer import TextPolicy, sanitize
 from tests.benchmarks.measuring import Contender, Timings, each_call_s, interleave, percentile
 from tests.benchmarks.outcome import Outcome, Row, in_words
 

@@ -18,8 +18,8 @@ from failsoft.models.predictor import IntentNerPredictor, predictions_of
 from failsoft.models.scoring import Prediction, Quality, evaluate
 from failsoft.release.baseline import measure
 from failsoft.release.calibrate import fit_temperature
+from failsoft.serving.intake.sanitizer import Cleaned, Cleanliness, TextPolicy, sanitize
 from failsoft.serving.quality.intents import IntentsAndEntities
-from failsoft.serving.sanitizer import Cleaned, Cleanliness, TextPolicy, sanitize
 
 OUT_OF_SCOPE = "oos"
 """What CLINC150 calls a text that is about none of its intents."""

@@ -17,8 +17,11 @@ import ray
 from failsoft.artifacts.home import Home
 from failsoft.errors import FailsoftError
 from failsoft.health.sequential import Tally
-from failsoft.serving import transitions
-from failsoft.serving.controller import (
+from failsoft.serving.plan.follower import PlanFollower
+from failsoft.serving.plan.plan import Stage
+from failsoft.serving.plan.planstore import PlanStore, RolloutState
+from failsoft.serving.rollout import transitions
+from failsoft.serving.rollout.controller import (
     NAMESPACE,
     ControllerClient,
     ControllerConfig,
@@ -27,11 +30,8 @@ from failsoft.serving.controller import (
     start_controller,
     stop_controller,
 )
-from failsoft.serving.evidence import Counts
-from failsoft.serving.follower import PlanFollower
-from failsoft.serving.plan import Stage
-from failsoft.serving.planstore import PlanStore, RolloutState
-from failsoft.serving.stages import stage_policy
+from failsoft.serving.rollout.evidence import Counts
+from failsoft.serving.rollout.stages import stage_policy
 
 pytestmark = [pytest.mark.drill, pytest.mark.usefixtures("ray_local")]
 

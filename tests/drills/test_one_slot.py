@@ -12,7 +12,7 @@ from failsoft.artifacts.home import Home
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import read_ledger
 from failsoft.remote import GatewayClient
-from failsoft.serving.host_shelf import HostShelf, memory_folder
+from failsoft.serving.replicas.host_shelf import HostShelf, memory_folder
 from failsoft.serving.settings import ServeSettings
 from serve_apps.runtime import Running, start
 from tests.drills.serving_support import Traffic, free_port, sources, wait_for

@@ -35,7 +35,7 @@ def url(tmp_path: Path, ray_local: None) -> Iterator[str]:
     from ray import serve
     from ray.serve.config import HTTPOptions
 
-    from failsoft.serving.controller import stop_controller
+    from failsoft.serving.rollout.controller import stop_controller
 
     there = example()
     there["publish"](tmp_path)

@@ -15,7 +15,7 @@ import ray
 from ray import serve
 
 from failsoft.artifacts.home import Home
-from failsoft.serving.controller import NAMESPACE, controller_name
+from failsoft.serving.rollout.controller import NAMESPACE, controller_name
 from serve_apps.intent_ner import APP_NAME, ServeSettings
 from serve_apps.runtime import Running, start
 from tests.drills.serving_support import Traffic, free_port, sources, stages_of, statuses, wait_for

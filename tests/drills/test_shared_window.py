@@ -10,19 +10,19 @@ import pytest
 
 from failsoft.health.clock import SystemClock
 from failsoft.health.window import Outcome
-from failsoft.serving.batch import OutcomeBatch
 from failsoft.serving.config import GatewayConfig
-from failsoft.serving.controller import (
+from failsoft.serving.plan.follower import PlanFollower
+from failsoft.serving.plan.plan import Arm, Stage
+from failsoft.serving.rollout.controller import (
     ControllerClient,
     ControllerConfig,
     follow_plans,
     start_controller,
     stop_controller,
 )
-from failsoft.serving.follower import PlanFollower
-from failsoft.serving.outcomes import OutcomeBuffer, Seen
-from failsoft.serving.plan import Arm, Stage
-from failsoft.serving.reporting import Reporter
+from failsoft.serving.watching.batch import OutcomeBatch
+from failsoft.serving.watching.outcomes import OutcomeBuffer, Seen
+from failsoft.serving.watching.reporting import Reporter
 
 pytestmark = [pytest.mark.drill, pytest.mark.usefixtures("ray_local")]
 REPLICAS = 12

@@ -5,11 +5,11 @@ from __future__ import annotations
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.health.window import Outcome
 from failsoft.serving.config import GatewayConfig
+from failsoft.serving.intake.sanitizer import TextPolicy
 from failsoft.serving.intents import INTENTS
-from failsoft.serving.messages import PredictAnswer
-from failsoft.serving.plan import Arm, Colour, RoutingPlan
+from failsoft.serving.plan.plan import Arm, Colour, RoutingPlan
 from failsoft.serving.request import Answerer, Situation
-from failsoft.serving.sanitizer import TextPolicy
+from failsoft.serving.web.messages import PredictAnswer
 from tests.serving.fakes import Notes, ScriptedArm, ladder, plan
 
 

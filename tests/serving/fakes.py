@@ -7,12 +7,12 @@ import math
 from dataclasses import dataclass, field
 
 from failsoft.health.window import Outcome
-from failsoft.serving.ladder import FallbackLadder
-from failsoft.serving.messages import Answer, Entity, Source
-from failsoft.serving.outcomes import Seen
-from failsoft.serving.plan import Colour, RoutingPlan, Stage
+from failsoft.serving.fallback.ladder import FallbackLadder
+from failsoft.serving.plan.plan import Colour, RoutingPlan, Stage
 from failsoft.serving.request import Mirrored, NoReading, Reading
 from failsoft.serving.seam import RungAnswer
+from failsoft.serving.watching.outcomes import Seen
+from failsoft.serving.web.messages import Answer, Entity, Source
 
 
 def plan(

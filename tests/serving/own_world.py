@@ -13,18 +13,18 @@ from pydantic import BaseModel
 from failsoft.artifacts.bundle import Bundle
 from failsoft.artifacts.home import Home
 from failsoft.health.clock import SystemClock
+from failsoft.serving.arms.readings import NoReading, Reading
+from failsoft.serving.arms.replies import ModelReply, read_reply
 from failsoft.serving.config import GatewayConfig
 from failsoft.serving.kit import Kit, open_shelf
-from failsoft.serving.messages import Ask
 from failsoft.serving.plain import without_tensors
-from failsoft.serving.plan import Colour
-from failsoft.serving.readings import NoReading, Reading
-from failsoft.serving.replies import ModelReply, read_reply
+from failsoft.serving.plan.plan import Colour
 from failsoft.serving.request import Answerer, Situation
-from failsoft.serving.routes import Front, build_routes
 from failsoft.serving.several import answer_all
 from failsoft.serving.task import AppSpec
-from failsoft.serving.wire import wire_of
+from failsoft.serving.web.messages import Ask
+from failsoft.serving.web.routes import Front, build_routes
+from failsoft.serving.web.wire import wire_of
 from tests.conftest import ROOT
 from tests.serving.fakes import Notes, plan
 

@@ -9,7 +9,7 @@ import pytest
 
 from failsoft.errors import SaturatedError
 from failsoft.health.clock import ManualClock
-from failsoft.serving.deployments import Due
+from failsoft.serving.replicas.deployments import Due
 
 
 class Model:

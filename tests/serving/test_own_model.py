@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from failsoft.errors import ConfigError
 from failsoft.health.window import Outcome
 from failsoft.serving import AnswerForm, AppSpec, FunctionRung, Instances
-from failsoft.serving.plan import Arm, Stage
+from failsoft.serving.plan.plan import Arm, Stage
 from tests.conftest import ROOT
 from tests.serving.fakes import plan
 from tests.serving.own_world import OwnWorld, example

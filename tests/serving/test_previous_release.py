@@ -9,9 +9,9 @@ import pytest
 
 from failsoft.health.clock import ManualClock
 from failsoft.health.window import Outcome
-from failsoft.serving.messages import Source
-from failsoft.serving.plan import Arm, Colour, Stage
-from failsoft.serving.readings import NoReading, Reading
+from failsoft.serving.arms.readings import NoReading, Reading
+from failsoft.serving.plan.plan import Arm, Colour, Stage
+from failsoft.serving.web.messages import Source
 from tests.serving.counter import Counter
 from tests.serving.fakes import good, plan, weak
 

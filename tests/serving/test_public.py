@@ -13,7 +13,7 @@ from failsoft.serving.public import PUBLIC
 from tests.conftest import ROOT
 
 LOADED = """
-import sys, failsoft.serving, failsoft.serving.plan
+import sys, failsoft.serving, failsoft.serving.plan.plan
 from failsoft.serving import AppSpec, Classification, ConstantRung, Instances, Regression, Rung, Tagging
 print(*sorted({name.partition('.')[0] for name in sys.modules}))
 """

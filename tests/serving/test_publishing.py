@@ -16,8 +16,8 @@ from failsoft.artifacts.home import Home
 from failsoft.errors import ConfigError, IncompatibleArtifactError
 from failsoft.health.clock import SystemClock
 from failsoft.serving import AppSpec, Classification, ConstantRung, Instances, Regression, Rung, Texts, publish_own
-from failsoft.serving.golden import check_golden
 from failsoft.serving.kit import load_kit
+from failsoft.serving.replicas.golden import check_golden
 from failsoft.serving.seam import Loader, Predictor
 
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from failsoft.health.clock import ManualClock, SystemClock
 from failsoft.health.window import Outcome
-from failsoft.serving.messages import Entity, PredictAnswer, Source
-from failsoft.serving.outcomes import Seen
-from failsoft.serving.plan import Arm, Colour, Stage
+from failsoft.serving.intake.sanitizer import TextPolicy, sanitize
+from failsoft.serving.plan.plan import Arm, Colour, Stage
 from failsoft.serving.request import Mirrored, NoReading
-from failsoft.serving.sanitizer import TextPolicy, sanitize
+from failsoft.serving.watching.outcomes import Seen
+from failsoft.serving.web.messages import Entity, PredictAnswer, Source
 from tests.serving.counter import Counter
 from tests.serving.fakes import good, plan, reading, weak
 

@@ -11,12 +11,12 @@ import pytest
 from failsoft.health.clock import SystemClock
 from failsoft.health.window import Outcome
 from failsoft.serving.config import GatewayConfig
+from failsoft.serving.intake.sanitizer import TextPolicy
 from failsoft.serving.intents import INTENTS
-from failsoft.serving.messages import Answer, PredictRequest, Source
-from failsoft.serving.plan import Colour
+from failsoft.serving.plan.plan import Colour
 from failsoft.serving.request import Answerer, Reading, Situation
-from failsoft.serving.sanitizer import TextPolicy
 from failsoft.serving.several import AT_ONCE, answer_all
+from failsoft.serving.web.messages import Answer, PredictRequest, Source
 from tests.serving.fakes import Notes, good, ladder, plan
 
 pytestmark = pytest.mark.anyio

@@ -65,7 +65,7 @@ def _write(folder: Path) -> None:
 def _write_fallback(folder: Path, corpus: Corpus) -> None:
     from failsoft.models.gbdt import GbdtIntent
     from failsoft.models.rules import rules_from_corpus
-    from failsoft.serving.sanitizer import TextPolicy
+    from failsoft.serving.intake.sanitizer import TextPolicy
 
     GbdtIntent.train(corpus.train).save(folder / Role.GBDT)
     (folder / Role.RULES).write_text(rules_from_corpus(corpus), "utf-8")

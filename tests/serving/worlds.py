@@ -13,12 +13,12 @@ from failsoft.errors import PlanStoreError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.clock import ManualClock
 from failsoft.health.window import Outcome
-from failsoft.serving.evidence import OutcomeBatch
-from failsoft.serving.plan import Arm, RoutingPlan, Stage
-from failsoft.serving.planstore import Loaded, PlanStore, RolloutState
-from failsoft.serving.rollout import Rollout
-from failsoft.serving.stages import StagePolicy, StageRule
-from failsoft.serving.trips import Trip
+from failsoft.serving.plan.plan import Arm, RoutingPlan, Stage
+from failsoft.serving.plan.planstore import Loaded, PlanStore, RolloutState
+from failsoft.serving.plan.trips import Trip
+from failsoft.serving.rollout.evidence import OutcomeBatch
+from failsoft.serving.rollout.rollout import Rollout
+from failsoft.serving.rollout.stages import StagePolicy, StageRule
 
 STEP_S = 0.5
 

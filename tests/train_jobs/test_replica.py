@@ -10,7 +10,7 @@ from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.artifacts.home import Home
 from failsoft.errors import ServingError
 from failsoft.health.clock import SystemClock
-from failsoft.serving.text_policy import TextPolicy
+from failsoft.serving.intake.text_policy import TextPolicy
 from tests.release.conftest import Trained, trained  # noqa: F401 -- a fixture
 from tests.release.test_publish_run import finished
 from train_jobs.gate import Ask, gate_release

@@ -67,7 +67,7 @@ def _watch(url: str) -> None:
     """Until Ctrl-C; a slow way in is said."""
     from failsoft.demo.waiting import until_interrupted
     from failsoft.health.clock import SystemClock
-    from failsoft.serving.ingress_watch import IngressProbe, P99Watch
+    from failsoft.serving.web.ingress_watch import IngressProbe, P99Watch
 
     with IngressProbe(url, P99Watch(limit_ms=_SLOW_MS), console.print, clock=SystemClock()):
         until_interrupted(console)
@@ -75,7 +75,7 @@ def _watch(url: str) -> None:
 
 def _body_for(spec: AppSpec) -> str:
     """What to send first."""
-    from failsoft.serving.wire import wire_of
+    from failsoft.serving.web.wire import wire_of
 
     return json.dumps(wire_of(spec).request_examples["one"]["value"])
 

@@ -10,11 +10,11 @@ from failsoft.serving.public import found_later
 
 if TYPE_CHECKING:
     from failsoft.serving.app import build_app as build_app
-    from failsoft.serving.forms import AnswerForm as AnswerForm
-    from failsoft.serving.inputs import Instances as Instances
-    from failsoft.serving.inputs import Texts as Texts
-    from failsoft.serving.plain_rungs import ConstantRung as ConstantRung
-    from failsoft.serving.plain_rungs import FunctionRung as FunctionRung
+    from failsoft.serving.fallback.plain_rungs import ConstantRung as ConstantRung
+    from failsoft.serving.fallback.plain_rungs import FunctionRung as FunctionRung
+    from failsoft.serving.fallback.rungs import trees_and_rules as trees_and_rules
+    from failsoft.serving.intake.inputs import Instances as Instances
+    from failsoft.serving.intake.inputs import Texts as Texts
     from failsoft.serving.publishing import publish_own as publish_own
     from failsoft.serving.quality.classes import Classification as Classification
     from failsoft.serving.quality.intents import IntentsAndEntities as IntentsAndEntities
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from failsoft.serving.quality.own import OwnConfidence as OwnConfidence
     from failsoft.serving.quality.own import same_top as same_top
     from failsoft.serving.quality.tags import Tagging as Tagging
-    from failsoft.serving.rungs import trees_and_rules as trees_and_rules
     from failsoft.serving.seam import Judged as Judged
     from failsoft.serving.seam import Predictor as Predictor
     from failsoft.serving.seam import Quality as Quality
@@ -30,5 +29,6 @@ if TYPE_CHECKING:
     from failsoft.serving.seam import RungAnswer as RungAnswer
     from failsoft.serving.settings import ServeSettings as ServeSettings
     from failsoft.serving.task import AppSpec as AppSpec
+    from failsoft.serving.web.forms import AnswerForm as AnswerForm
 
 __getattr__ = found_later

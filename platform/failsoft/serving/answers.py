@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from failsoft.serving.forms import AnswerForm
-from failsoft.serving.messages import Answer, Entity, Source
-from failsoft.serving.plan import Arm, RoutingPlan, Stage
-from failsoft.serving.readings import NoReading, Reading
+from failsoft.serving.arms.readings import NoReading, Reading
+from failsoft.serving.plan.plan import Arm, RoutingPlan, Stage
 from failsoft.serving.seam import RungAnswer
 from failsoft.serving.visit import Visit
+from failsoft.serving.web.forms import AnswerForm
+from failsoft.serving.web.messages import Answer, Entity, Source
 
 
 def from_model(

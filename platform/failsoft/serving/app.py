@@ -18,10 +18,10 @@ from failsoft.artifacts.home import Home
 from failsoft.errors import ConfigError
 from failsoft.health.clock import SystemClock
 from failsoft.serving.config import AppConfig
-from failsoft.serving.deployments import Fallback, ModelColour
 from failsoft.serving.gateway import Gateway
-from failsoft.serving.one_slot import SLOT
-from failsoft.serving.plan import Colour
+from failsoft.serving.plan.plan import Colour
+from failsoft.serving.replicas.deployments import Fallback, ModelColour
+from failsoft.serving.rollout.one_slot import SLOT
 from failsoft.serving.settings import ServeSettings, settings_of
 from failsoft.serving.task import AppSpec
 

@@ -21,32 +21,32 @@ from failsoft.artifacts.home import Home
 from failsoft.errors import FailsoftError, ServingError
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Ledger, Side
-from failsoft.serving.auth import bearer_guard
+from failsoft.serving.arms.handle_arm import HandleArm
+from failsoft.serving.arms.mirror import MirrorQueue
 from failsoft.serving.config import AppConfig
-from failsoft.serving.controller import (
+from failsoft.serving.kit import KitShelf, open_shelf
+from failsoft.serving.plan.plan import Colour, RoutingPlan
+from failsoft.serving.request import Answerer, Mirrored
+from failsoft.serving.rollout.controller import (
     ControllerClient,
     ControllerConfig,
     controller_of,
     follow_plans,
     start_controller,
 )
-from failsoft.serving.diary import Diary
-from failsoft.serving.evidence import OutcomeBatch
-from failsoft.serving.front import FrontDesk
-from failsoft.serving.handle_arm import HandleArm
-from failsoft.serving.kit import KitShelf, open_shelf
-from failsoft.serving.messages import Ask
-from failsoft.serving.mirror import MirrorQueue
-from failsoft.serving.outcomes import OutcomeBuffer
-from failsoft.serving.plan import Colour, RoutingPlan
-from failsoft.serving.reporting import Reporter
-from failsoft.serving.request import Answerer, Mirrored
-from failsoft.serving.routes import build_routes
+from failsoft.serving.rollout.evidence import OutcomeBatch
+from failsoft.serving.rollout.stages import stage_policy
+from failsoft.serving.rollout.steering import Steering
 from failsoft.serving.several import answer_all
-from failsoft.serving.stages import stage_policy
-from failsoft.serving.steering import Steering
-from failsoft.serving.watch import Watch
-from failsoft.serving.wire import wire_of
+from failsoft.serving.watching.diary import Diary
+from failsoft.serving.watching.front import FrontDesk
+from failsoft.serving.watching.outcomes import OutcomeBuffer
+from failsoft.serving.watching.reporting import Reporter
+from failsoft.serving.watching.watch import Watch
+from failsoft.serving.web.auth import bearer_guard
+from failsoft.serving.web.messages import Ask
+from failsoft.serving.web.routes import build_routes
+from failsoft.serving.web.wire import wire_of
 
 _log = logging.getLogger(__name__)
 OPERATOR = "operator"

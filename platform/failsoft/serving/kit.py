@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from failsoft.artifacts.bundle import Baseline, Bundle, Role
 from failsoft.artifacts.store import Artifact, ArtifactStore
 from failsoft.errors import ArtifactMissingError, FailsoftError
-from failsoft.serving.ladder import FallbackLadder
-from failsoft.serving.plan import RoutingPlan
-from failsoft.serving.sanitizer import TextPolicy
+from failsoft.serving.fallback.ladder import FallbackLadder
+from failsoft.serving.intake.sanitizer import TextPolicy
+from failsoft.serving.plan.plan import RoutingPlan
 from failsoft.serving.task import Task
 
 

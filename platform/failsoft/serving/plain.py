@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-from failsoft.serving.problems import whole
+from failsoft.serving.web.problems import whole
 
 _AS_THEY_ARE = (bool, int, type(None))
 

@@ -6,12 +6,12 @@ import importlib
 from typing import Any
 
 _WHERE = {
-    "AnswerForm": "forms",
+    "AnswerForm": "web.forms",
     "AppSpec": "task",
     "Classification": "quality.classes",
-    "ConstantRung": "plain_rungs",
-    "FunctionRung": "plain_rungs",
-    "Instances": "inputs",
+    "ConstantRung": "fallback.plain_rungs",
+    "FunctionRung": "fallback.plain_rungs",
+    "Instances": "intake.inputs",
     "IntentsAndEntities": "quality.intents",
     "Judged": "seam",
     "OwnConfidence": "quality.own",
@@ -22,11 +22,11 @@ _WHERE = {
     "RungAnswer": "seam",
     "ServeSettings": "settings",
     "Tagging": "quality.tags",
-    "Texts": "inputs",
+    "Texts": "intake.inputs",
     "build_app": "app",
     "publish_own": "publishing",
     "same_top": "quality.own",
-    "trees_and_rules": "rungs",
+    "trees_and_rules": "fallback.rungs",
 }
 PUBLIC = sorted(_WHERE)
 

@@ -23,9 +23,9 @@ from failsoft.artifacts.manifest import MANIFEST_NAME, describe
 from failsoft.errors import ConfigError
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.health.window import Outcome
+from failsoft.serving.arms.replies import checked
+from failsoft.serving.intake.sanitizer import Cleanliness
 from failsoft.serving.plain import as_plain, without_tensors
-from failsoft.serving.replies import checked
-from failsoft.serving.sanitizer import Cleanliness
 from failsoft.serving.seam import Judged, Measures, Predictor
 from failsoft.serving.task import AppSpec
 

@@ -13,16 +13,16 @@ from typing import Any, Protocol
 from failsoft.health.clock import Clock
 from failsoft.health.window import Outcome
 from failsoft.serving.answers import from_model, from_rung
-from failsoft.serving.asking import Asker, is_stale
+from failsoft.serving.arms.asking import Asker, is_stale
+from failsoft.serving.arms.readings import ModelArm, NoReading, Reading
+from failsoft.serving.arms.replies import agreement
 from failsoft.serving.config import GatewayConfig
-from failsoft.serving.messages import Answer
-from failsoft.serving.outcomes import Seen
-from failsoft.serving.plan import Arm, Colour, RoutingPlan, choose_arm, should_mirror
-from failsoft.serving.readings import ModelArm, NoReading, Reading
-from failsoft.serving.replies import agreement
-from failsoft.serving.sanitizer import Cleanliness
+from failsoft.serving.intake.sanitizer import Cleanliness
+from failsoft.serving.plan.plan import Arm, Colour, RoutingPlan, choose_arm, should_mirror
 from failsoft.serving.task import Task
 from failsoft.serving.visit import Allowance, Budget, Situation, Visit, Whose
+from failsoft.serving.watching.outcomes import Seen
+from failsoft.serving.web.messages import Answer
 
 __all__ = ["Answerer", "Journal", "Mirrored", "ModelArm", "NoReading", "Reading", "Situation"]
 

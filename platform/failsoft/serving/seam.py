@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 
 from failsoft.artifacts.bundle import Bundle
 from failsoft.health.window import Outcome
-from failsoft.serving.messages import Entity
+from failsoft.serving.web.messages import Entity
 
 Measures = Mapping[str, float]
 """What was measured of a release when it was made, by name: ``temperature``, and what :meth:`Quality.measure` found."""

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from failsoft.health.clock import Clock
-from failsoft.serving.messages import Answer, Ask
 from failsoft.serving.request import Answerer
+from failsoft.serving.web.messages import Answer, Ask
 
 AT_ONCE = 4
 """Texts of one request that the model is asked at the same time. All at once they would fill its queue, so that most

@@ -9,11 +9,11 @@ from typing import Any
 
 from failsoft.artifacts.bundle import Bundle
 from failsoft.errors import ConfigError
-from failsoft.serving.forms import AnswerForm
-from failsoft.serving.inputs import Inputs, Texts
-from failsoft.serving.ladder import FallbackLadder, LadderPolicy
+from failsoft.serving.fallback.ladder import FallbackLadder, LadderPolicy
+from failsoft.serving.intake.inputs import Inputs, Texts
 from failsoft.serving.quality.kinds import quality_named
 from failsoft.serving.seam import Loader, PredictorSource, Quality, Rung, RungSource
+from failsoft.serving.web.forms import AnswerForm
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from failsoft.serving.config import GatewayConfig
-from failsoft.serving.ladder import FallbackLadder
-from failsoft.serving.plan import Arm, Colour, RoutingPlan
-from failsoft.serving.sanitizer import Cleaned, TextPolicy
+from failsoft.serving.fallback.ladder import FallbackLadder
+from failsoft.serving.intake.sanitizer import Cleaned, TextPolicy
+from failsoft.serving.plan.plan import Arm, Colour, RoutingPlan
 
 
 @dataclass(frozen=True, kw_only=True)

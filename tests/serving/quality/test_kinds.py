@@ -14,13 +14,13 @@ from hypothesis.extra import numpy as arrays
 
 from failsoft.errors import ConfigError
 from failsoft.health.window import Outcome
+from failsoft.serving.arms.replies import ModelReply, agreement, checked, read_reply
 from failsoft.serving.quality.classes import Classification
 from failsoft.serving.quality.kinds import KINDS, quality_named
 from failsoft.serving.quality.limits import Limits
 from failsoft.serving.quality.numbers import Regression
 from failsoft.serving.quality.own import OwnConfidence
 from failsoft.serving.quality.tags import Tagging
-from failsoft.serving.replies import ModelReply, agreement, checked, read_reply
 from failsoft.serving.request import Reading
 from failsoft.serving.seam import Judged, Measures, Quality
 

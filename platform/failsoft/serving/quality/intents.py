@@ -11,8 +11,8 @@ from itertools import compress
 
 from failsoft.models.scores import ScoreBatch, ScoredSpan
 from failsoft.serving.defence import Judgement, QualityPolicy, credible_spans, judge
-from failsoft.serving.messages import Entity
 from failsoft.serving.seam import Judged, Measures, Quality
+from failsoft.serving.web.messages import Entity
 
 
 @dataclass(frozen=True, kw_only=True)

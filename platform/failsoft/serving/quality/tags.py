@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failsoft.errors import ConfigError
-from failsoft.serving.messages import Entity
 from failsoft.serving.quality.limits import Limits, numbers
 from failsoft.serving.seam import Judged, Measures, Quality, unusable
+from failsoft.serving.web.messages import Entity
 
 _Float = NDArray[np.float64]
 

@@ -1,0 +1,1 @@
+"""What callers send, made readable: the net before the model."""

@@ -1,0 +1,118 @@
+"""The net before the model: text that it can read, and the way back to what the caller wrote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from failsoft.serving.intake.cleaning import wash
+from failsoft.serving.intake.offsets import OffsetMap
+from failsoft.serving.intake.text_policy import NormalForm, TextPolicy
+
+__all__ = ["Cleaned", "Cleanliness", "NormalForm", "TextPolicy", "sanitize"]
+
+_NOTHING: Mapping[str, int] = {}
+_READABLE = re.compile(r"[^\W_]")
+"""A letter or a digit of any script."""
+_MARK = re.compile(r"[^\w\s]")
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+"""A word or a punctuation mark: as finely as word tokenizers split."""
+
+
+class Cleanliness(StrEnum):
+    """What the sanitizer had to do."""
+
+    CLEAN = "clean"
+    """Nothing."""
+    REPAIRED = "repaired"
+    HOPELESS = "hopeless"
+    """Nothing readable is left, or a length cap is passed: the fallback answers, and it is not the model's fault."""
+
+
+class Cleaned(NamedTuple):
+    """A cleaned text."""
+
+    text: str
+    """What the model or the ladder gets; the very same object when nothing was done."""
+    verdict: Cleanliness
+    repairs: Mapping[str, int] = _NOTHING
+    """How many of each: surrogates, mojibake, controls, bidi, invisible, joiners, spaces, normalised, look_alikes,
+    emoji, cut."""
+    offsets: OffsetMap | None = None
+    """None when nothing was done."""
+    oov_share: float | None = None
+    """Share of the cleaned text's words that the release's training never held, 0 to 1; None: unknown."""
+
+    def to_original(self, start: int, end: int) -> tuple[int, int]:
+        """The span of the caller's own text behind ``text[start:end]``; within its bounds whatever is asked."""
+        if self.offsets is not None:
+            return self.offsets.to_original(start, end)
+        start = min(max(start, 0), len(self.text))
+        return start, min(max(end, start), len(self.text))
+
+
+class Words(Protocol):
+    """Who knows the words of a release."""
+
+    def oov_share(self, text: str) -> float | None:
+        """Share of a text's words that training never held, 0 to 1; None for a text without words."""
+        ...
+
+
+def sanitize(text: str, policy: TextPolicy, words: Words | None = None) -> Cleaned:
+    """Clean any text; never raises, whatever the text holds. Cleaning what came out clean changes nothing.
+
+    Args:
+        text: as the caller wrote it.
+        policy: of the release that will read it.
+        words: that release's; with them the result says how many words of the text they lack.
+    """
+    cleaned = _sanitized(text, policy)
+    return cleaned if words is None else cleaned._replace(oov_share=words.oov_share(cleaned.text))
+
+
+def _sanitized(text: str, policy: TextPolicy) -> Cleaned:
+    if text.isascii() and text.isprintable() and len(text) <= policy.max_chars:  # all three are plain C
+        return Cleaned(text=text, verdict=_verdict(text, policy, Cleanliness.CLEAN))
+    if len(text) > policy.max_chars:
+        return _cut(text, policy)
+    return _cleaned(text, policy)
+
+
+def _cut(text: str, policy: TextPolicy) -> Cleaned:
+    """Over the cap: the ladder gets the cleaned beginning, so that no caller can make the gateway work for ever."""
+    cleaned = _cleaned(text[: policy.max_chars], policy)
+    repairs = {**cleaned.repairs, "cut": len(text) - policy.max_chars}
+    return Cleaned(text=cleaned.text, verdict=Cleanliness.HOPELESS, repairs=repairs, offsets=cleaned.offsets)
+
+
+def _cleaned(text: str, policy: TextPolicy) -> Cleaned:
+    offsets, repairs = wash(text, policy)
+    if not repairs:
+        return Cleaned(text=text, verdict=_verdict(text, policy, Cleanliness.CLEAN))
+    verdict = _verdict(offsets.text, policy, Cleanliness.REPAIRED)
+    return Cleaned(
+        text=offsets.text,
+        verdict=verdict,
+        repairs={str(kind): count for kind, count in repairs.items()},
+        offsets=offsets,
+    )
+
+
+def _verdict(text: str, policy: TextPolicy, otherwise: Cleanliness) -> Cleanliness:
+    if not _READABLE.search(text) or len(text) > policy.max_chars:
+        return Cleanliness.HOPELESS
+    if len(text) * 4 > policy.max_bytes and len(text.encode()) > policy.max_bytes:
+        return Cleanliness.HOPELESS
+    if len(text) > policy.max_words and _holds_more_tokens(text, policy.max_words):
+        return Cleanliness.HOPELESS
+    return otherwise
+
+
+def _holds_more_tokens(text: str, most: int) -> bool:
+    """A mark makes two tokens of one at most, besides itself; mostly that bound is enough, and it costs a third."""
+    if len(text.split()) + 2 * len(_MARK.findall(text)) <= most:
+        return False
+    return len(_TOKEN.findall(text)) > most

@@ -1,0 +1,158 @@
+"""Where the routing plan is kept, so that no restart forgets it.
+
+Two files, ``plan-0.json`` and ``plan-1.json``, written in turn and each replaced whole: the valid one with the larger
+write number is the truth, and if it is damaged the other is at most one write behind. No file holds a point in time:
+only remaining and elapsed seconds, since neither clock means anything after a restart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from failsoft.artifacts.manifest import digest_bytes
+from failsoft.artifacts.store import write_durably
+from failsoft.errors import FailsoftError, PlanStoreError
+from failsoft.serving.plan.plan import RoutingPlan
+from failsoft.serving.rollout.evidence import Counts
+
+FORMAT = 1
+_SLOTS = ("plan-0.json", "plan-1.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutState:
+    """The plan, and what the controller must know to go on from it."""
+
+    plan: RoutingPlan
+    since_epoch: int
+    """Reports and trips under plans from this one on concern the subject as it is now."""
+    order: str = ""
+    """The operator's order that is in force, in words; the same one again changes nothing but its end."""
+    held: str = ""
+    """Who holds the subject in its stage, and why, in words; empty: it rises by itself."""
+    slots: int = 2
+    """Model deployments that the plan is made for: two colours, or one slot (see ``one_slot.py``)."""
+    proven: bool = True
+    """The subject has been in SERVING: it is never rejected, it only falls and returns."""
+    trips: int = 0
+    """Since the last full quiet period."""
+    rest_s: float = 0.0
+    """What remains of the rest in DEGRADED."""
+    counts: Counts = field(default_factory=Counts)
+    rejected: Mapping[str, str] = field(default_factory=dict)
+    """Releases that were rejected, and why."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "plan": self.plan.as_json(),
+            "since_epoch": self.since_epoch,
+            "order": self.order,
+            "held": self.held,
+            "slots": self.slots,
+            "proven": self.proven,
+            "trips": self.trips,
+            "rest_s": self.rest_s,
+            "counts": self.counts.as_json(),
+            "rejected": dict(self.rejected),
+        }
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> RolloutState:
+        """Read what :meth:`as_json` gave; raises what a wrong value raises."""
+        fields = dict(body)
+        fields.pop("kept_stand_in", None)  # an older version wrote it
+        return cls(plan=RoutingPlan.of(fields.pop("plan")), counts=Counts.of(fields.pop("counts")), **fields)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """What storage holds."""
+
+    state: RolloutState
+    damaged: str | None
+    """What is wrong with the other file, which may have been the newer one; None when all is well."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Slot:
+    write: int
+    state: RolloutState
+
+
+class PlanStore:
+    """The two files. One writer; anyone may read.
+
+    Args:
+        folder: made when first written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._write = 0
+
+    def load(self) -> Loaded | None:
+        """The stored state; None when nothing was ever stored.
+
+        Raises:
+            PlanStoreError: the files can't be read, or none of those that are there is valid.
+        """
+        found: list[_Slot] = []
+        damage: list[str] = []
+        for name in _SLOTS:
+            try:
+                slot = self._read(name)
+            except (ValueError, TypeError, KeyError, AttributeError, FailsoftError) as error:
+                damage.append(f"{self.folder / name} is damaged ({error.__class__.__name__}: {error})")
+                continue
+            found += [slot] if slot is not None else []
+        if not found and damage:
+            raise PlanStoreError(
+                f"{'; '.join(damage)}: no valid plan is left; gateways keep the plan they have. Move these files away "
+                "to start from a first plan, then start the app again"
+            )
+        if not found:
+            return None
+        newest = max(found, key=lambda slot: slot.write)
+        self._write = newest.write
+        return Loaded(state=newest.state, damaged="; ".join(damage) or None)
+
+    def save(self, state: RolloutState) -> None:
+        """Make ``state`` durable.
+
+        Raises:
+            PlanStoreError: storage refused; what was stored before is still whole and is still the truth.
+        """
+        write, body = self._write + 1, state.as_json()
+        record = {"format": FORMAT, "write": write, "state": body, "digest": _digest(write, body)}
+        path = self.folder / _SLOTS[write % 2]
+        try:
+            write_durably(path, json.dumps(record, indent=1, sort_keys=True).encode())
+        except OSError as error:
+            raise PlanStoreError(
+                f"plan {state.plan.epoch} could not be written to {path} ({error}), so the plan before it stays in "
+                "force; make the folder writable, the next try comes by itself"
+            ) from error
+        self._write = write
+
+    def _read(self, name: str) -> _Slot | None:
+        path = self.folder / name
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise PlanStoreError(f"{path} can't be read ({error})") from error
+        record = json.loads(content)
+        write, body = int(record["write"]), record["state"]
+        if record["format"] != FORMAT or record["digest"] != _digest(write, body):
+            raise ValueError(f"format {record['format']} with a digest that does not fit")
+        return _Slot(write=write, state=RolloutState.of(body))
+
+
+def _digest(write: int, body: Mapping[str, Any]) -> str:
+    return digest_bytes(json.dumps([FORMAT, write, body], sort_keys=True, separators=(",", ":")).encode())

@@ -1,0 +1,1 @@
+"""Taking trust away from a model and giving it back, in stages."""

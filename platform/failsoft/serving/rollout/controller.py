@@ -1,0 +1,224 @@
+"""The rollout controller as one durable, named Ray actor, and the way to reach it from other processes.
+
+It restarts for ever, calls to it are retried for ever, and nobody calls it while a request waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import serve
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
+
+from failsoft.artifacts.home import Home
+from failsoft.artifacts.manifest import digest_bytes
+from failsoft.errors import FailsoftError, PlanStoreError, ServingError
+from failsoft.health.clock import SystemClock
+from failsoft.serving.config import AppConfig
+from failsoft.serving.plan.follower import PlanFollower
+from failsoft.serving.plan.plan import Colour, RoutingPlan, Stage
+from failsoft.serving.plan.planstore import PlanStore
+from failsoft.serving.plan.trips import Trip
+from failsoft.serving.rollout.control import Controller, ControllerConfig
+from failsoft.serving.rollout.evidence import OutcomeBatch
+from failsoft.serving.rollout.shaping import ready_fraction
+
+__all__ = [
+    "ControllerClient",
+    "ControllerConfig",
+    "controller_name",
+    "controller_of",
+    "follow_plans",
+    "start_controller",
+    "stop_controller",
+]
+
+NAMESPACE = "failsoft"
+_MAX_CALLS = 4000
+"""Long polls wait inside the actor: one for each gateway and model replica."""
+_START_S = 60.0
+_CALL_S = 10.0
+
+
+def _ready_fractions() -> dict[Colour, float]:
+    """From Serve: deployments named for the colours, whatever the app is called."""
+    found: dict[Colour, float] = {}
+    for app in serve.status().applications.values():
+        for colour in Colour:
+            deployment = app.deployments.get(colour)
+            states = deployment.replica_states if deployment is not None else {}
+            fraction = ready_fraction({str(state): count for state, count in states.items()})
+            if fraction is not None:
+                found[colour] = fraction
+    return found
+
+
+def controller_name(home: str | Path) -> str:
+    """The actor's name: one for each home folder, so that two apps on one cluster never share a plan."""
+    return f"failsoft-controller-{digest_bytes(str(home).encode())[-8:]}"
+
+
+def _handle(config: ControllerConfig) -> Any:
+    """The running controller, or a new one that goes on from the stored plan."""
+    actor = ray.remote(num_cpus=0)(Controller).options(
+        name=controller_name(config.home),
+        namespace=NAMESPACE,
+        lifetime="detached",
+        get_if_exists=True,
+        max_restarts=-1,
+        max_task_retries=-1,
+        max_concurrency=_MAX_CALLS,
+        enable_task_events=False,
+    )
+    return actor.remote(asdict(config), _ready_fractions)
+
+
+def controller_of(app: AppConfig) -> ControllerConfig:
+    """The controller that an app's replicas ask."""
+    return ControllerConfig(home=str(app.home), release=app.release, profile=app.profile, slots=app.slots)
+
+
+def start_controller(config: ControllerConfig) -> None:
+    """Have the controller running under the config's profile. Idempotent; for composition roots, before the app.
+
+    Raises:
+        ServingError: it did not start or answer; PlanStoreError when the reason is its storage.
+    """
+    try:
+        ray.get(_handle(config).adopt.remote(config.profile, config.slots), timeout=_START_S)
+    except GetTimeoutError as error:
+        raise ServingError(
+            f"the rollout controller did not answer within {_START_S:.0f} s; see: ray list actors"
+        ) from error
+    except RayError as error:
+        raise _ours(error) from error
+
+
+def stop_controller(home: str | Path) -> None:
+    """End the controller of a home for good; its plan stays stored. Does nothing when there is none."""
+    try:
+        handle = ray.get_actor(controller_name(home), namespace=NAMESPACE)
+    except ValueError:
+        return
+    ray.kill(handle)
+
+
+class ControllerClient:
+    """Asks the controller from another process; also a source of plans. Finds it again when it was replaced.
+
+    Each method raises what the controller raised, or ServingError when it can't be reached.
+
+    Args:
+        config: which controller.
+        name: of the replica that asks, shown to operators with the plan that it has; empty: not shown.
+    """
+
+    def __init__(self, config: ControllerConfig, *, name: str = "") -> None:
+        self._config = config
+        self._name = name
+        self._known: Any = None
+
+    async def wait_plan(self, known_epoch: int, timeout_s: float) -> RoutingPlan:
+        """See :meth:`Controller.wait_plan`."""
+        return await self._ask("wait_plan", known_epoch, timeout_s, self._name, within_s=timeout_s + _CALL_S)
+
+    async def report(self, batches: Sequence[OutcomeBatch]) -> RoutingPlan:
+        """See :meth:`Controller.report`."""
+        return await self._ask("report", [batch.as_json() for batch in batches])
+
+    async def trip(self, trip: Trip) -> RoutingPlan:
+        """See :meth:`Controller.trip`."""
+        return await self._ask("trip", trip.as_json())
+
+    async def holds(self, held: Mapping[str, Any]) -> None:
+        """See :meth:`Controller.holds`; the name is this client's."""
+        await self._call("holds", self._name, dict(held))
+
+    async def force(self, for_s: float | None, why: str, by: str) -> RoutingPlan:
+        """See :meth:`Rollout.force`."""
+        return await self._ask("force", for_s, why, by)
+
+    async def restore(self, why: str, by: str) -> RoutingPlan:
+        """See :meth:`Rollout.restore`."""
+        return await self._ask("restore", why, by)
+
+    async def propose(self, release: str, by: str) -> RoutingPlan:
+        """See :meth:`Controller.propose`."""
+        return await self._ask("propose", release, by, within_s=_START_S)
+
+    async def abort(self, release: str, why: str, by: str) -> RoutingPlan:
+        """See :meth:`Rollout.abort`."""
+        return await self._ask("abort", release, why, by)
+
+    async def hold(self, release: str, why: str, by: str) -> RoutingPlan:
+        """See :meth:`Rollout.hold`."""
+        return await self._ask("hold", release, why, by)
+
+    async def resume(self, release: str, why: str, by: str) -> RoutingPlan:
+        """See :meth:`Rollout.resume`."""
+        return await self._ask("resume", release, why, by)
+
+    async def advance(self, release: str, from_stage: str, why: str, by: str) -> RoutingPlan:
+        """See :meth:`Rollout.advance`."""
+        return await self._ask("advance", release, from_stage, why, by)
+
+    async def status(self) -> dict[str, Any]:
+        """See :meth:`Rollout.status`."""
+        return dict(await self._call("status"))
+
+    async def _ask(self, method: str, *arguments: Any, within_s: float = _CALL_S) -> RoutingPlan:
+        return RoutingPlan.from_json(await self._call(method, *arguments, within_s=within_s))
+
+    async def _call(self, method: str, *arguments: Any, within_s: float = _CALL_S) -> Any:
+        try:
+            async with asyncio.timeout(within_s):
+                if self._known is None:
+                    self._known = await asyncio.to_thread(_handle, self._config)
+                return await getattr(self._known, method).remote(*arguments)
+        except RayTaskError as error:
+            raise _ours(error) from error
+        except RayError as error:  # it is gone for good: the next call finds or makes another
+            self._known = None
+            raise _ours(error) from error
+        except TimeoutError as error:
+            raise ServingError(f"the rollout controller did not answer {method} within {within_s:.0f} s") from error
+
+
+def _ours(error: RayError) -> FailsoftError:
+    """The error of ours inside one of Ray's, or a ServingError that says what Ray said."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, FailsoftError):
+        return cause
+    lines = str(error).strip().splitlines() or [repr(error)]
+    return ServingError(f"the rollout controller can't be reached: {error.__class__.__name__}: {lines[-1][:300]}")
+
+
+def follow_plans(config: ControllerConfig, *, name: str) -> PlanFollower:
+    """A follower that is not yet started. Until the controller speaks it holds the stored plan, or trusts no model."""
+    source = ControllerClient(config, name=name)
+    return PlanFollower(source, name=name, clock=SystemClock(), first=_first_plan(config))
+
+
+def _first_plan(config: ControllerConfig) -> RoutingPlan:
+    try:
+        loaded = PlanStore(Home.find(Path(config.home)).serving).load()
+    except PlanStoreError:
+        loaded = None
+    if loaded is not None:
+        return loaded.state.plan
+    return RoutingPlan(
+        epoch=0,
+        stage=Stage.DEGRADED,
+        subject=Colour.BLUE,
+        stand_in=None,
+        releases={Colour.BLUE: config.release, Colour.GREEN: None},
+        load_generation={Colour.BLUE: 1, Colour.GREEN: 0},
+        share=0.0,
+        mirror_share=0.0,
+        why="no plan has been heard yet",
+    )

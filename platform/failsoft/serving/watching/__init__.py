@@ -1,0 +1,1 @@
+"""What one gateway sees of the model, and tells."""

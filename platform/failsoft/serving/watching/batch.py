@@ -1,0 +1,123 @@
+"""What a gateway tells the controller: how its calls of one arm ended between two reports."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from failsoft.errors import ConfigError
+from failsoft.health.monitor import BAD
+from failsoft.health.window import Outcome
+from failsoft.serving.plan.plan import Arm
+
+KeyT = TypeVar("KeyT")
+SLOW, TIMED = "slow", "timed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutcomeBatch:
+    """How a gateway's calls of one arm ended between two reports. Counts suffice: order inside a batch is unknown."""
+
+    gateway: str
+    sequence: int
+    """Grows with every batch of a gateway. A batch may arrive twice; it counts once."""
+    epoch: int
+    """The plan under which the calls were made."""
+    arm: Arm
+    mirrored: bool
+    outcomes: Mapping[Outcome, int]
+    latency_ms: float = 0.0
+    """Sum over all calls."""
+    agree: int = 0
+    """Mirrored answers with the live answer's intent …"""
+    compared: int = 0
+    """… of so many compared."""
+    slow: int = 0
+    """Answers that took the model too long for its release …"""
+    timed: int = 0
+    """… of so many whose time and whose release's time are known."""
+    callers: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    """The part of some callers in all this: for each, counts by an outcome's name, ``slow`` and ``timed``."""
+
+    def __post_init__(self) -> None:
+        """Refuse counts below zero, which would cancel evidence."""
+        parts = [part for by_caller in self.callers.values() for part in by_caller.values()]
+        shares = ((self.agree, self.compared), (self.slow, self.timed))
+        if min([0, *self.outcomes.values(), *parts]) < 0 or not all(0 <= part <= whole for part, whole in shares):
+            raise ConfigError(f"batch {self.sequence} of {self.gateway} has impossible counts: {self.as_json()}")
+
+    @property
+    def has_bad(self) -> bool:
+        """Whether one of the outcomes speaks against the model."""
+        return any(count and outcome in BAD for outcome, count in self.outcomes.items())
+
+    def part(self, caller: int) -> dict[Outcome, int]:
+        """How one caller's calls ended."""
+        part = self.callers.get(caller, {})
+        return {Outcome(name): count for name, count in part.items() if name not in (SLOW, TIMED)}
+
+    def without(self, callers: Iterable[int]) -> dict[Outcome, int]:
+        """How the calls of all other callers ended."""
+        left = Counter(self.outcomes)
+        for caller in callers:
+            left.subtract(self.part(caller))
+        return {outcome: count for outcome, count in left.items() if count > 0}
+
+    def timed_calls(self) -> dict[tuple[bool, int | None], int]:
+        """How many calls were slow and how many not, for each caller who is told apart and for all others."""
+        counts: dict[tuple[bool, int | None], int] = {(True, None): self.slow, (False, None): self.timed - self.slow}
+        for caller, part in self.callers.items():
+            slow, timed = part.get(SLOW, 0), part.get(TIMED, 0)
+            own = {True: slow, False: timed - slow}
+            for is_slow, count in own.items():
+                counts[is_slow, caller] = count
+                counts[is_slow, None] -= count
+        return {key: count for key, count in counts.items() if count > 0}
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, as the controller's ``report`` takes them."""
+        return {
+            "gateway": self.gateway,
+            "sequence": self.sequence,
+            "epoch": self.epoch,
+            "arm": str(self.arm),
+            "mirrored": self.mirrored,
+            "outcomes": {str(outcome): count for outcome, count in self.outcomes.items()},
+            "latency_ms": self.latency_ms,
+            "agree": self.agree,
+            "compared": self.compared,
+            "slow": self.slow,
+            "timed": self.timed,
+            "callers": {str(caller): dict(part) for caller, part in self.callers.items()},
+        }
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> OutcomeBatch:
+        """Read what :meth:`as_json` gave.
+
+        Raises:
+            ConfigError: fields are missing, unknown or impossible.
+        """
+        try:
+            fields = dict(body)
+            outcomes = {Outcome(name): int(count) for name, count in fields.pop("outcomes").items()}
+            callers = {int(caller): dict(part) for caller, part in fields.pop("callers", {}).items()}
+            return cls(arm=Arm(fields.pop("arm")), outcomes=outcomes, callers=callers, **fields)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ConfigError(f"not an outcome batch: {error.__class__.__name__}: {error}") from error
+
+
+def interleaved(outcomes: Mapping[KeyT, int]) -> Iterator[KeyT]:
+    """The counted outcomes (or any other kinds) in an order that spreads each kind evenly.
+
+    A batch may be larger than a monitor's window; all bad ones last would make a healthy batch look ill.
+    """
+    total = sum(outcomes.values())
+    due = [
+        ((index + 0.5) * total / count, str(outcome), outcome)
+        for outcome, count in outcomes.items()
+        for index in range(count)
+    ]
+    yield from (outcome for _, _, outcome in sorted(due))

@@ -1,0 +1,158 @@
+"""The books of one gateway replica: what is in force, what was counted, what its own eye sees."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from failsoft.serving.arms.mirror import MirrorQueue
+from failsoft.serving.kit import KitShelf
+from failsoft.serving.plan.plan import Arm, Colour, RoutingPlan
+from failsoft.serving.request import Mirrored, Situation
+from failsoft.serving.watching.outcomes import OutcomeBuffer, Seen
+from failsoft.serving.watching.watch import Watch
+from failsoft.serving.web.messages import Answer
+
+
+@dataclass(kw_only=True)
+class Counts:
+    """What this replica did since it started."""
+
+    sources: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    stale: Counter[str] = field(default_factory=Counter)
+    """Answers of a model that had not (re)loaded what the plan asks for."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For the status route."""
+        return {
+            "answers_by_source": dict(self.sources),
+            "outcomes": dict(self.outcomes),
+            "stale_answers": dict(self.stale),
+        }
+
+
+class FrontDesk:
+    """Knows what is in force for the next request, and writes down how each one went (the answerer's journal).
+
+    Args:
+        plan: gives the plan in force in this replica.
+        shelf: holds the ladder and the text policy in use.
+        watch: the replica's own eye on the subject.
+        buffer: counts for the controller.
+        mirror: takes copies for the subject.
+    """
+
+    def __init__(
+        self,
+        *,
+        plan: Callable[[], RoutingPlan],
+        shelf: KitShelf,
+        watch: Watch,
+        buffer: OutcomeBuffer,
+        mirror: MirrorQueue[Mirrored],
+    ) -> None:
+        self._plan = plan
+        self._shelf = shelf
+        self._watch = watch
+        self._buffer = buffer
+        self._mirror = mirror
+        self._counts = Counts()
+        self._refusals: dict[str, str | None] = {}
+        watch.arm(shelf.kit.release, shelf.kit.baseline)
+        watch.follow(plan())
+
+    def situation(self) -> Situation:
+        """What the next request lives under."""
+        subject, serving = self._shelf.kit, self._shelf.in_service
+        return Situation(
+            plan=self._plan(),
+            text_policy=serving.text_policy,
+            subject_policy=subject.text_policy,
+            ladder=serving.ladder,
+        )
+
+    def follow(self, plan: RoutingPlan) -> None:
+        """Take over a new plan: its answers are judged in an empty window."""
+        self._watch.follow(plan)
+
+    async def follow_release(self) -> bool:
+        """Take over the kits that the plan wants, and the baseline of its subject; True when a kit is another one."""
+        subject = self._shelf.kit
+        if not await self._shelf.follow(self._plan()):
+            return False
+        if self._shelf.kit is not subject:
+            self._watch.arm(self._shelf.kit.release, self._shelf.kit.baseline)
+        return True
+
+    def new_refusals(self) -> list[tuple[str, str]]:
+        """Kind and words of what was refused since it was last asked: an unarmed watch, a fallback that won't load.
+
+        Also of callers whose answers are judged alone from now on.
+        """
+        now = {"watch_not_armed": self._watch.refusal, "fallback_refused": self._shelf.refusal}
+        told, self._refusals = self._refusals, now
+        new = [(kind, why) for kind, why in now.items() if why is not None and why != told.get(kind)]
+        return new + [("caller_apart", why) for why in self._watch.newly_apart()]
+
+    def note(self, seen: Seen) -> None:
+        """Count one call of a model, and let the watch see it if the subject made it."""
+        self._counts.outcomes[f"{'rescue' if seen.rescue else seen.arm}_{seen.outcome}"] += 1
+        if seen.rescue:
+            return
+        if seen.arm is Arm.SUBJECT:
+            self._buffer.record(seen, slow=self._watch.slow(seen))
+            self._watch.record(seen)
+        else:
+            self._buffer.record(seen, slow=self._watch.slow_for(self._stand_in_p95_ms(), seen))
+
+    def holds_back(self, caller: int | None) -> str | None:
+        """Why this request had better not go to the subject: its caller alone has gone bad. None: it may."""
+        return self._watch.holds_back(caller)
+
+    def stale(self, colour: Colour) -> None:
+        """Count an answer that is no evidence about the plan's release."""
+        self._counts.stale[colour] += 1
+
+    def answered(self, answer: Answer) -> None:
+        """Count one answered request."""
+        self._counts.sources[answer.source] += 1
+
+    def mirror(self, copy: Mirrored) -> None:
+        """Queue a copy for the subject, or drop and count it."""
+        self._mirror.offer(copy)
+
+    def _stand_in_p95_ms(self) -> float | None:
+        """Of the release that stands in, where its kit is at hand: on a trial it is the one in service."""
+        kit, plan = self._shelf.in_service, self._plan()
+        stands_in = plan.stand_in is not None and plan.releases.get(plan.stand_in) == kit.release
+        return kit.baseline.latency_p95_ms if stands_in and kit.baseline is not None else None
+
+    def status(self) -> dict[str, Any]:
+        """Everything above, for people and for tests."""
+        verdict, plan = self._watch.verdict(), self._plan()
+        return {
+            "epoch": plan.epoch,
+            "stage": plan.stage,
+            "plan": plan.as_json(),
+            "health": {
+                "status": verdict.status,
+                "bad": verdict.bad,
+                "total": verdict.total,
+                "reason": verdict.reason,
+                "rule": self._watch.in_words(),
+                "not_armed": self._watch.refusal,
+                "signals": self._watch.status(),
+            },
+            "fallback": {"release": self._shelf.in_service.release, "refusal": self._shelf.refusal},
+            "release_lacks": list(self._shelf.kit.not_armed),
+            "rungs_resting": dict(self._shelf.in_service.ladder.resting),
+            "mirror": {
+                "sent": self._mirror.sent,
+                "dropped": dict(self._mirror.dropped),
+                "error": self._mirror.last_error,
+            },
+            "counts": self._counts.as_json() | {"reports_given_up": self._buffer.given_up},
+        }

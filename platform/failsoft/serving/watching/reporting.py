@@ -1,0 +1,91 @@
+"""When a gateway replica tells the controller what its answers amounted to: soon, and at once when one was bad.
+
+The controller's window over all replicas is only as fresh as its reports. Good answers travel together every
+``every_s``; the first bad one does not wait for them, so that a wave of bad answers that no replica notices alone is
+seen while it is small.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from failsoft.errors import ConfigError, FailsoftError
+from failsoft.health.clock import Clock
+from failsoft.health.monitor import BAD
+from failsoft.serving.rollout.evidence import OutcomeBatch
+from failsoft.serving.watching.outcomes import OutcomeBuffer, Seen
+
+_SOON_S = 0.02
+"""Reports keep this distance also in a wave of bad answers: 50 a second from one replica at most."""
+_WITHIN_S = 2.0
+"""A report that is not acknowledged by then is sent again."""
+_KEPT = 200
+
+Send = Callable[[tuple[OutcomeBatch, ...]], Awaitable[None]]
+"""Gives reports to the controller; returns once they are counted and judged. Raises FailsoftError or OSError."""
+
+
+class Reporter:
+    """Sends what a buffer holds.
+
+    Args:
+        buffer: what was counted; its ``on_record`` is to be :meth:`noticed`.
+        send: how it travels.
+        clock: measures how old an answer is when it is counted.
+        every_s: good answers wait at most about so long.
+    """
+
+    def __init__(self, buffer: OutcomeBuffer, send: Send, *, clock: Clock, every_s: float) -> None:
+        if not every_s >= _SOON_S:
+            raise ConfigError(f"every_s is {every_s}; reports keep {_SOON_S} s distance, use that or more")
+        self._buffer, self._send, self._clock = buffer, send, clock
+        self._wait_s = every_s - _SOON_S
+        self._bad = asyncio.Event()
+        self._oldest_s: float | None = None
+        self._lags_ms: deque[float] = deque(maxlen=_KEPT)
+
+    def noticed(self, seen: Seen) -> None:
+        """An answer was counted."""
+        if self._oldest_s is None:
+            self._oldest_s = self._clock.monotonic_s()
+        if seen.outcome in BAD:
+            self._bad.set()
+
+    async def run(self) -> None:
+        """Report for ever; what does not get through is sent again with the next report."""
+        while True:
+            try:
+                async with asyncio.timeout(self._wait_s):
+                    await self._bad.wait()
+            except TimeoutError:
+                pass
+            await self._report()
+            await asyncio.sleep(_SOON_S)
+
+    def status(self) -> dict[str, Any]:
+        """How long the oldest answer of a report took to be counted and judged by the controller, lately."""
+        lags = self._lags_ms
+        return {
+            "last_ms": round(lags[-1], 1) if lags else None,
+            "max_ms": round(max(lags), 1) if lags else None,
+            "reports": len(lags),
+        }
+
+    async def _report(self) -> None:
+        self._bad.clear()
+        batches = self._buffer.pending()
+        if not batches:
+            return
+        oldest_s, self._oldest_s = self._oldest_s, None
+        try:
+            async with asyncio.timeout(_WITHIN_S):
+                await self._send(batches)
+        except (FailsoftError, OSError):  # TimeoutError is an OSError
+            self._oldest_s = oldest_s
+            return
+        self._buffer.arrived(batches)
+        if oldest_s is not None:
+            self._lags_ms.append((self._clock.monotonic_s() - oldest_s) * 1000)

@@ -1,0 +1,84 @@
+"""Bounds the size of request bodies before anything reads them whole, and stops the work of callers who have left."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from failsoft.serving.web.problems import problem_answer
+
+
+class BodyLimit:
+    """ASGI middleware: 413 for a body above ``max_bytes``, by its announced length or as it arrives.
+
+    Once the body is there nothing more can come but the news that the caller has left: it is listened for, and cancels
+    the work, down to the call of the model.
+    """
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand the request on if its body is small enough."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        announced = Headers(scope=scope).get("content-length", "0")
+        body = None if _above(announced, self._max_bytes) else await self._read(receive)
+        if body is None:
+            why = f"the body is larger than {self._max_bytes} bytes; send fewer or shorter texts"
+            await problem_answer(413, why, instance=scope["path"])(scope, receive, send)
+            return
+        await self._while_the_caller_stays(body, scope, receive, send)
+
+    async def _while_the_caller_stays(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        patience = asyncio.timeout(None)
+        try:
+            async with patience:
+                listening = asyncio.create_task(_until_left(receive, patience), name="whether the caller has left")
+                try:
+                    await self._app(scope, _replay(body), send)
+                finally:
+                    listening.cancel()
+        except TimeoutError:
+            if not patience.expired():
+                raise
+
+    async def _read(self, receive: Receive) -> bytes | None:
+        """The whole body; None when it grew too large."""
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":  # the client went away: the app sees what came
+                return b"".join(pieces)
+            pieces.append(message.get("body", b""))
+            size += len(pieces[-1])
+            if size > self._max_bytes:
+                return None
+            if not message.get("more_body", False):
+                return b"".join(pieces)
+
+
+async def _until_left(receive: Receive, patience: asyncio.Timeout) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    patience.reschedule(asyncio.get_running_loop().time())
+
+
+def _above(announced: str, limit: int) -> bool:
+    return announced.isdecimal() and int(announced[:20]) > limit
+
+
+def _replay(body: bytes) -> Receive:
+    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        if not pending:  # nothing more comes; when the caller leaves, whoever waits here is cancelled
+            await asyncio.get_running_loop().create_future()
+        return pending.pop()
+
+    return replay

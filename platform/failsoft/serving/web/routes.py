@@ -1,0 +1,259 @@
+"""The gateway's HTTP routes: what is said over the wire, and nothing about how it comes to be."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Protocol
+
+from fastapi import Body, Depends, FastAPI, Header, Path, Request, Security
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from failsoft.errors import (
+    ArtifactError,
+    ArtifactMissingError,
+    BadRequestError,
+    ConfigError,
+    FailsoftError,
+    NotAuthorizedError,
+)
+from failsoft.serving.web import examples
+from failsoft.serving.web.api_description import describe, refusals
+from failsoft.serving.web.bodies import BodyLimit
+from failsoft.serving.web.messages import MAX_ID_CHARS, MAX_TIMEOUT_MS, Ask
+from failsoft.serving.web.problems import problem_answer
+from failsoft.serving.web.quick_door import QuickDoor
+from failsoft.serving.web.steering_routes import ANSWERS, Steers, add_steering
+from failsoft.serving.web.turnstile import Turnstile
+from failsoft.serving.web.wire import Wire
+
+_log = logging.getLogger(__name__)
+_PREDICT, _STATUS, _HEALTH = "/v1/predict", "/v1/status", "/healthz"
+_TIMEOUT_HEADER, _CALLER_HEADER = "X-Request-Timeout-Ms", "X-Caller-Id"
+_DEGRADE, _RESTORE, _PROPOSE = "/v1/degrade", "/v1/restore", "/v1/releases/{name}/propose"
+Guard = Callable[[str | None], None]
+"""Raises NotAuthorizedError unless an Authorization header carries the operator's token."""
+
+
+class Order(BaseModel):
+    """What an operator sends. Strict: a misspelt time limit must not become an order without end."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Reason(Order):
+    """Why an operator does something, and who; kept in the ledger."""
+
+    why: str = Field(min_length=1, max_length=500)
+    by: str = Field(
+        default="operator", min_length=1, max_length=100, description="Who; the token says only that she may."
+    )
+
+
+class Force(Reason):
+    """An operator's order to hold the model back."""
+
+    for_s: float | None = Field(default=None, gt=0.0, le=30 * 86_400.0, description="Seconds; null: until restore.")
+
+
+class Front(Protocol):
+    """What stands behind the routes."""
+
+    async def predict(self, request: Any) -> BaseModel:
+        """Answer one item, or several item by item; the request is one of the app's own inputs."""
+        ...
+
+    def status(self) -> dict[str, Any]:
+        """What this replica knows."""
+        ...
+
+    async def degrade(self, *, for_s: float | None, why: str, by: str) -> dict[str, Any]:
+        """Force the fallback everywhere."""
+        ...
+
+    async def restore(self, *, why: str, by: str) -> dict[str, Any]:
+        """End the force."""
+        ...
+
+    async def propose(self, release: str) -> dict[str, Any]:
+        """Let a release begin its way through the stages."""
+        ...
+
+
+_ANSWERS: dict[str, dict[str, Any]] = {
+    _STATUS: {"serving": {"value": examples.STATUS}},
+    _HEALTH: {"ok": {"value": {"status": "ok"}}},
+    _DEGRADE: {"plan": {"value": examples.PLAN}},
+    _RESTORE: {"plan": {"value": examples.PLAN}},
+    _PROPOSE: {"plan": {"value": examples.PLAN}},
+}
+
+
+def build_routes(
+    front: Front,
+    guard: Guard,
+    *,
+    wire: Wire,
+    steers: Steers | None = None,
+    max_body_bytes: int = 1_048_576,
+    max_requests: int = 256,
+) -> FastAPI:
+    """The HTTP app of one gateway replica; ``wire`` is what its callers send and get."""
+    app = FastAPI(title="failsoft gateway", version="1", description=__doc__)
+    app.add_middleware(
+        QuickDoor,
+        path=_PREDICT,
+        form=wire.request,
+        answer=front.predict,
+        refuse=_as_problem,
+        long_way=frozenset(name.lower().encode() for name in (_TIMEOUT_HEADER, _CALLER_HEADER)),
+    )
+    app.add_middleware(Turnstile, max_inside=max_requests, paths=[_PREDICT])
+    app.add_middleware(BodyLimit, max_bytes=max_body_bytes)  # outside: a body that trickles in takes nobody's place
+    _add_answers(app, front, wire)
+    operator = _add_operator(app, front, guard)
+    if steers is not None:
+        add_steering(app, steers, operator)
+    describe(app, _ANSWERS | (ANSWERS if steers is not None else {}) | {_PREDICT: wire.answer_examples})
+    for error_class in _STATUS_OF:
+        app.add_exception_handler(error_class, _as_problem)
+    app.add_exception_handler(RequestValidationError, _as_misfit)
+    app.add_exception_handler(HTTPException, _as_http_problem)
+    app.add_exception_handler(Exception, _as_our_own_fault)
+    return app
+
+
+_CallerWaitsMs = Annotated[
+    float | None,
+    Header(alias=_TIMEOUT_HEADER, gt=0.0, le=MAX_TIMEOUT_MS, description="As timeout_ms; the shorter holds."),
+]
+
+_CallerId = Annotated[
+    str | None,
+    Header(
+        alias=_CALLER_HEADER,
+        min_length=1,
+        max_length=MAX_ID_CHARS,
+        description="As caller, and before it: for a proxy that knows whose request it is.",
+    ),
+]
+
+
+def _add_answers(app: FastAPI, front: Front, wire: Wire) -> None:
+    async def predict(body: Ask, caller_waits_ms: _CallerWaitsMs = None, caller_id: _CallerId = None) -> Response:
+        answer = await front.predict(body.within(caller_waits_ms).asked_by(caller_id))
+        return Response(answer.model_dump_json(), media_type="application/json")  # FastAPI would check it all again
+
+    predict.__annotations__["body"] = Annotated[wire.request, Body(openapi_examples=dict(wire.request_examples))]
+
+    async def status() -> dict[str, Any]:
+        return front.status()
+
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    app.add_api_route(
+        _PREDICT,
+        predict,
+        methods=["POST"],
+        summary="Answer an item, or several",
+        response_model=wire.answer | wire.answers,
+        response_description="An answer for each item, and who gave it",
+        responses=refusals(_PREDICT, 400, 413, 422, 429),
+    )
+    app.add_api_route(
+        _STATUS,
+        status,
+        methods=["GET"],
+        summary="What this gateway replica knows",
+        response_description="What it knows; there may be more fields than these",
+        responses=refusals(_STATUS),
+    )
+    app.add_api_route(
+        _HEALTH,
+        healthz,
+        methods=["GET"],
+        summary="Whether this gateway replica answers",
+        response_description="It answers",
+        responses=refusals(_HEALTH),
+    )
+
+
+_Token = Annotated[
+    HTTPAuthorizationCredentials | None,
+    Security(HTTPBearer(auto_error=False, scheme_name="operator", description="The operator token of the home.")),
+]
+
+
+def _add_operator(app: FastAPI, front: Front, guard: Guard) -> Callable[..., None]:
+    """Also gives back the dependency that lets only an operator through."""
+
+    def operator(token: _Token) -> None:
+        guard(None if token is None else f"{token.scheme} {token.credentials}")
+
+    async def degrade(order: Annotated[Force, Body(openapi_examples=examples.FORCES)]) -> dict[str, Any]:
+        return await front.degrade(for_s=order.for_s, why=order.why, by=order.by)
+
+    async def restore(order: Annotated[Reason, Body(openapi_examples=examples.REASONS)]) -> dict[str, Any]:
+        return await front.restore(why=order.why, by=order.by)
+
+    async def propose(name: Annotated[str, Path(examples=[examples.RELEASE_NAME])]) -> dict[str, Any]:
+        return await front.propose(name)
+
+    refused = (400, 401, 404, 409, 413, 422, 503)
+    for path, order, summary in (
+        (_DEGRADE, degrade, "Answer from the fallback everywhere, for a time or until restored"),
+        (_RESTORE, restore, "End that order; the model comes back through the stages"),
+        (_PROPOSE, propose, "Let a release begin its way through the stages"),
+    ):
+        app.add_api_route(
+            path,
+            order,
+            methods=["POST"],
+            summary=summary,
+            dependencies=[Depends(operator)],
+            response_description="The plan that this made, stored and in force",
+            responses=refusals(path.format(name=examples.RELEASE_NAME), *refused),
+        )
+    return operator
+
+
+_STATUS_OF: dict[type[FailsoftError], int] = {
+    NotAuthorizedError: 401,
+    BadRequestError: 400,
+    ConfigError: 400,
+    ArtifactMissingError: 404,
+    ArtifactError: 409,
+    FailsoftError: 503,
+}
+
+
+async def _as_problem(request: Request, error: Exception) -> JSONResponse:
+    status = next(status for kind, status in _STATUS_OF.items() if isinstance(error, kind))
+    return _answer(request, status, str(error), {"WWW-Authenticate": "Bearer"} if status == 401 else None)
+
+
+async def _as_misfit(request: Request, error: Exception) -> JSONResponse:
+    """What does not fit, and where. The input is not repeated: half a character in it would break the answer too."""
+    errors = error.errors() if isinstance(error, RequestValidationError) else []
+    found = [f"{'.'.join(str(part) for part in entry['loc'])}: {entry['msg']}" for entry in errors]
+    return _answer(request, 422, "; ".join(found))
+
+
+async def _as_http_problem(request: Request, error: Exception) -> JSONResponse:
+    if not isinstance(error, HTTPException):
+        raise error
+    return _answer(request, error.status_code, str(error.detail), error.headers)
+
+
+async def _as_our_own_fault(request: Request, _error: Exception) -> JSONResponse:
+    """A bug; it is raised again behind this, into the log. What it says is not the caller's business."""
+    return _answer(request, 500, examples.DETAILS[500])
+
+
+def _answer(request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    return problem_answer(status, detail, instance=request.url.path, headers=headers)

@@ -1,0 +1,1 @@
+"""The net before the model."""

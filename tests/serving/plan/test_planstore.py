@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from failsoft.errors import PlanStoreError
+from failsoft.health.sequential import Tally
+from failsoft.serving.plan.planstore import PlanStore, RolloutState
+from failsoft.serving.rollout import transitions
+from failsoft.serving.rollout.evidence import Counts
+
+FIRST = transitions.first_state("r1")
+FULL = replace(
+    transitions.forced(transitions.tripped(FIRST, rest_s=61.5, why="ill"), for_s=30.0, why="ordered"),
+    order="ordered by me for 60 s: drill",
+    proven=False,
+    counts=Counts(in_stage=Tally(bad=1, total=9), on_trial=Tally(bad=2, total=99), active_s=12.5),
+    rejected={"r0": "fell 3 times"},
+)
+
+
+def numbered(epoch: int) -> RolloutState:
+    return replace(FIRST, plan=replace(FIRST.plan, epoch=epoch))
+
+
+def stored(folder: Path) -> RolloutState:
+    loaded = PlanStore(folder).load()
+    assert loaded is not None
+    assert loaded.damaged is None
+    return loaded.state
+
+
+def newest_file(folder: Path) -> Path:
+    return max(folder.glob("plan-?.json"), key=lambda path: int(json.loads(path.read_bytes())["write"]))
+
+
+def test_nothing_stored_is_no_plan(tmp_path: Path) -> None:
+    assert PlanStore(tmp_path / "not made yet").load() is None
+
+
+def test_everything_survives_storage(tmp_path: Path) -> None:
+    PlanStore(tmp_path).save(FULL)
+    assert stored(tmp_path) == FULL
+
+
+def test_the_last_of_many_writes_is_the_truth_and_only_two_files_stay(tmp_path: Path) -> None:
+    store = PlanStore(tmp_path)
+    for epoch in range(1, 12):
+        store.save(numbered(epoch))
+        assert stored(tmp_path).plan.epoch == epoch
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plan-0.json", "plan-1.json"]
+
+
+def test_a_new_process_goes_on_with_the_write_numbers(tmp_path: Path) -> None:
+    for epoch in range(1, 6):
+        store = PlanStore(tmp_path)
+        store.load()
+        store.save(numbered(epoch))
+    assert stored(tmp_path).plan.epoch == 5
+
+
+def test_a_damaged_newest_file_leaves_the_one_before_and_says_so(tmp_path: Path) -> None:
+    store = PlanStore(tmp_path)
+    store.save(numbered(1))
+    store.save(numbered(2))
+    content = newest_file(tmp_path).read_bytes()
+    for damage in (
+        b"",
+        content[: len(content) // 2],
+        content.replace(b'"epoch": 2', b'"epoch": 9'),
+        b"\xff\x00",
+        b"[]",
+    ):
+        newest = tmp_path / "plan-0.json"
+        newest.write_bytes(damage)
+        loaded = PlanStore(tmp_path).load()
+        assert loaded is not None
+        assert loaded.state.plan.epoch == 1
+        assert "plan-0.json" in str(loaded.damaged)
+
+
+def test_no_valid_plan_at_all_is_an_error_with_the_mend(tmp_path: Path) -> None:
+    PlanStore(tmp_path).save(FIRST)
+    newest_file(tmp_path).write_bytes(b"{")
+    with pytest.raises(PlanStoreError, match="Move these files away"):
+        PlanStore(tmp_path).load()
+
+
+def test_storage_that_refuses_keeps_the_stored_plan_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "serving"
+    store = PlanStore(folder)
+    store.save(numbered(1))
+    store.save(numbered(2))
+    for slot in folder.glob("plan-?.json"):  # root ignores modes: a folder in a file's place refuses root too
+        slot.with_suffix(".kept").write_bytes(slot.read_bytes())
+    (folder / "plan-1.json").unlink()
+    (folder / "plan-1.json").mkdir()
+    with pytest.raises(PlanStoreError, match="stays in force"):
+        store.save(numbered(3))
+    (folder / "plan-1.json").rmdir()
+    assert stored(folder).plan.epoch == 2
+    assert not list(folder.glob(".aside-*"))
+    store.save(numbered(3))
+    assert stored(folder).plan.epoch == 3
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes into read-only folders")
+def test_a_read_only_folder_keeps_the_stored_plan(tmp_path: Path) -> None:
+    store = PlanStore(tmp_path)
+    store.save(numbered(1))
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(PlanStoreError):
+            store.save(numbered(2))
+        assert stored(tmp_path).plan.epoch == 1
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_no_point_in_time_is_stored(tmp_path: Path) -> None:
+    PlanStore(tmp_path).save(FULL)
+    body = newest_file(tmp_path).read_text("utf-8")
+    assert not [name for name in ("at_s", "since_s", "until", "opened", "_at") if name in body]

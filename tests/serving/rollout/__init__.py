@@ -1,0 +1,1 @@
+"""Trust, taken and given back in stages."""
