@@ -102,6 +102,7 @@ class Crew:
         self._told = told
         self._say = say
         self._growth = Growth(plan.resize, plan.workers.most)
+        self._wishes = False
 
     def run_once(self) -> str | None:
         """One attempt, from looking for room to the end of its workers.
@@ -116,6 +117,9 @@ class Crew:
             withdraw_resize(self._plan.folder)
             self._driver.start()
             hands = self._muster()
+            if self._wishes:  # however the wait ended: a wish that comes true later would hold the room of others
+                self._driver.wish(0, frozenset())
+                self._wishes = False
             if hands is None:
                 return "told to leave while it waited for workers"
             self._growth.began(hands.workers, self._clock.monotonic_s())
@@ -140,12 +144,11 @@ class Crew:
             most = min(limits.most, fitting_when_idle(rooms, self._plan.need, excluded))
             settled = self._clock.monotonic_s() - since_s >= self._plan.resize.settle_s
             if chosen is not None and (chosen >= most or settled):
-                if said:
-                    self._driver.wish(0, frozenset())
                 self._chosen(chosen, rooms, excluded)
                 return _Hands(workers=chosen, excluded=excluded)
             if settled:
                 said = self._awaited(rooms, excluded, said)
+                self._wishes = True
                 self._driver.wish(limits.least, excluded)
             self._clock.sleep_s(self._plan.resize.look_s if settled else _SETTLING_LOOK_S)
         return None

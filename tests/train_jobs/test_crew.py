@@ -11,7 +11,7 @@ from failsoft.health.clock import ManualClock
 from failsoft.health.ledger import Event, Ledger, Side, read_ledger
 from failsoft.training.progress import PositionMark
 from failsoft.training.survival.growth import ResizePolicy
-from failsoft.training.survival.notice import drop_resize, read_notice, read_resize
+from failsoft.training.survival.notice import drop_notice, drop_resize, read_notice, read_resize
 from failsoft.training.survival.room import NodeRoom, NodeState, WorkerNeed, WorkerRange
 from train_jobs.crew import Crew, CrewPlan
 from train_jobs.result import JobResult
@@ -124,6 +124,26 @@ def test_who_waits_for_workers_says_so_to_the_autoscaler_until_they_are_there(tm
     assert driver.wishes[-1] == (0, frozenset())
     assert set(driver.wishes[:-1]) == {(2, frozenset({"b"}))}
     assert driver.attempts == [(2, frozenset({"b"}))]
+
+
+def test_a_wish_does_not_outlast_the_wait_where_the_cluster_stops_saying_what_it_has(tmp_path: Path) -> None:
+    driver = FakeDriver(*[[node("a", 0.0)]] * 40, None)
+    Bridge(tmp_path, driver, (1, 2)).crew.run_once()
+    assert driver.wishes[0] == (1, frozenset())
+    assert driver.wishes[-1] == (0, frozenset())
+    assert driver.attempts == [(2, frozenset())]
+
+
+def test_a_wish_does_not_outlast_a_run_that_is_told_to_leave(tmp_path: Path) -> None:
+    class Told(FakeDriver):
+        def wish(self, workers: int, excluded: frozenset[str]) -> None:
+            super().wish(workers, excluded)
+            drop_notice(tmp_path / "run", "the machine is wanted elsewhere")
+
+    driver = Told([node("a", 0.0)])
+    Bridge(tmp_path, driver, (1, 1)).crew.run_once()
+    assert driver.wishes == [(1, frozenset()), (0, frozenset())]
+    assert driver.attempts == []
 
 
 def test_who_finds_room_at_once_asks_for_none(tmp_path: Path) -> None:
