@@ -99,11 +99,11 @@ class Attempts:
                 told=self._told,
             )
         except PreemptedError as error:
-            self._ledger.record("run_left", str(error), position=self._reached(), by=SUPERVISOR)
+            self._ledger.record("run_left", str(error), position=self._last_seen(), by=SUPERVISOR)
             raise
         except NoProgressError as error:
             self._ledger.record(
-                "run_stopped", str(error), position=self._reached(), by=SUPERVISOR, error=type(error).__name__
+                "run_stopped", str(error), position=self._last_seen(), by=SUPERVISOR, error=type(error).__name__
             )
             raise
 
@@ -157,12 +157,25 @@ class Attempts:
         newest = self._newest()
         return 0 if newest is None else int(newest.manifest.meta["position"])
 
+    def _last_seen(self) -> int:
+        try:
+            return self._reached()
+        except OSError:  # the end of a run waits for no storage
+            return 0
+
     def _newest(self) -> Artifact | None:
-        """Read byte by byte: nobody can go on from a torn one, nor release it. None also while nothing can be read."""
+        """Read byte by byte: nobody can go on from a torn one, nor release it.
+
+        Raises:
+            OSError: nothing can be read, and there is somebody to wait for the storage; else None stands for that.
+        """
         store = self._home.checkpoints(self._run, self._clock)
         try:
             return store.newest(order=position_of, accept=is_healthy, on_damage=self._tell_damage)
-        except OSError as error:  # the storage is away; workers try for themselves, and a failed attempt is waited for
+        except OSError as error:
+            if self._storage is not None:
+                raise
+            # workers try for themselves, and a failed attempt is waited for
             self._ledger.record("checkpoints_unreadable", str(error))
             return None
 

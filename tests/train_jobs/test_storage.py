@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from failsoft.artifacts.home import Home
+from failsoft.artifacts.store import Artifact, ArtifactStore
 from failsoft.errors import ConfigError, PreemptedError, StorageAwayError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.clock import ManualClock
@@ -142,6 +144,31 @@ def test_a_ledger_that_cannot_be_read_is_waited_for_too(tmp_path: Path, monkeypa
     desk.attempts.until_done(run_once, policy=RestartPolicy(backoff=BACKOFF), rng=random.Random(1))
     assert len(desk.events("storage_back")) == 1
     assert desk.clock.monotonic_s() == 10.0
+
+
+def test_checkpoints_that_cannot_be_read_are_waited_for_and_cost_no_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, tries = Desk(tmp_path), list[str]()
+    newest = ArtifactStore.newest
+
+    def stale_for_a_while(store: ArtifactStore, **how: Any) -> Artifact | None:
+        if tries and desk.clock.monotonic_s() < 40.0:
+            raise OSError(5, "Input/output error")
+        return newest(store, **how)
+
+    monkeypatch.setattr(ArtifactStore, "newest", stale_for_a_while)
+
+    def run_once() -> str | None:
+        tries.append("attempt")
+        desk.leave_checkpoint(30)
+        return None
+
+    desk.attempts.until_done(run_once, policy=RestartPolicy(backoff=BACKOFF), rng=random.Random(1))
+    assert tries == ["attempt"]
+    assert desk.events("attempt_failed") == []
+    assert [event.data["tries"] for event in desk.events("storage_back")] == [2]
+    assert len(desk.events("run_finished")) == 1
 
 
 def test_an_error_that_is_not_of_storage_goes_on_its_way_at_once(tmp_path: Path) -> None:
