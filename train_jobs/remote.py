@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from failsoft.artifacts.address import shown
+from failsoft.artifacts.address import hushed, shown
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.remote_access import access_trouble
 from failsoft.artifacts.remote_place import Place
@@ -33,6 +33,7 @@ def look_at_remote(find: Callable[[], Place], config: JobConfig, clock: Clock, *
     why = access_trouble(find, patience_s=patience_s)
     if why is None:
         return
+    why = hushed(why, config.remote or "")
     home, where = Home.find(config.home), "the storage_filesystem" if config.remote is None else shown(config.remote)
     if PositionMark(home.run(config.run)).read() is None:
         raise ConfigError(

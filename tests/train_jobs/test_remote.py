@@ -72,3 +72,23 @@ def test_a_library_that_asks_the_store_for_its_place_may_fail_of_it_in_words(
     monkeypatch.setattr("train_jobs.job.place_of", away)
     with pytest.raises(ConfigError, match="s3://b can't be used: OSError: could not resolve the host"):
         looks_at(job(tmp_path, "s3://b"))
+
+
+@pytest.mark.parametrize("under_way", [True, False])
+def test_what_a_library_says_is_said_without_the_secret_of_the_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, under_way: bool
+) -> None:
+    def away(url: str) -> Place:
+        raise OSError(f"https://acct?{url.partition('?')[2]} is away")
+
+    monkeypatch.setattr("train_jobs.job.place_of", away)
+    config = job(tmp_path, "abfs://c@acct/x?sig=sesame")
+    if under_way:
+        begun(tmp_path)
+        looks_at(config)
+        assert "sesame" not in Home.find(tmp_path).ledger.read_text("utf-8")
+        assert "?sig=… is away" in read_ledger(Home.find(tmp_path).ledger).events[0].why
+        return
+    with pytest.raises(ConfigError, match=r"\?sig=… is away") as refused:
+        looks_at(config)
+    assert "sesame" not in str(refused.value)

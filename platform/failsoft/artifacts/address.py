@@ -6,9 +6,13 @@ environment (``AWS_ACCESS_KEY_ID``, a role, a key file).
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit, urlunsplit
+import re
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from failsoft.errors import ConfigError
+
+_SECRET_OPTION = re.compile(r"key|secret|token|sig|pass|cred|auth", re.IGNORECASE)
+_BEFORE_AT = re.compile(r"[^/@]*@")
 
 
 def refuse_address(url: str) -> None:
@@ -19,8 +23,9 @@ def refuse_address(url: str) -> None:
     """
     parts = urlsplit(url)
     if not parts.scheme or "://" not in url or not (parts.netloc or parts.path.strip("/")):
+        said = _BEFORE_AT.sub("…@", url.partition("?")[0])
         raise ConfigError(
-            f"remote is {url!r}, no address; give one like s3://bucket/prefix, gs://bucket/prefix or file:///mnt/nfs/x"
+            f"remote is {said!r}, no address; give one like s3://bucket/prefix, gs://bucket/prefix or file:///mnt/nfs/x"
         )
     if parts.password is not None:
         raise ConfigError(
@@ -33,6 +38,15 @@ def shown(url: str) -> str:
     """The address without user, secret and options."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
+
+
+def hushed(said: str, url: str) -> str:
+    """What a library says, without the secrets that its address has among its options (``?sig=…``, ``?token=…``)."""
+    options = (option.partition("=") for option in urlsplit(url).query.split("&"))
+    secrets = {value for name, _, value in options if value and _SECRET_OPTION.search(name)}
+    for secret in sorted(secrets | {unquote(value) for value in secrets}, key=len, reverse=True):
+        said = said.replace(secret, "…")
+    return said
 
 
 def below(url: str, *names: str) -> str:

@@ -12,7 +12,7 @@ import fsspec
 import pyarrow
 from pyarrow import fs
 
-from failsoft.artifacts.address import refuse_address, shown
+from failsoft.artifacts.address import hushed, refuse_address, shown
 from failsoft.errors import ConfigError
 
 _OWN_OF_ARROW = frozenset({"file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss"})
@@ -70,8 +70,9 @@ def place_of(url: str) -> Place:
             foreign, root = fsspec.core.url_to_fs(url)
             filesystem = fs.PyFileSystem(fs.FSSpecHandler(foreign))
     except (pyarrow.ArrowException, ValueError, ImportError, NotImplementedError) as error:
+        said = hushed(str(error), url)
         raise ConfigError(
-            f"nothing here speaks to {shown(url)}: {error}; correct the address, or install the fsspec package for it"
+            f"nothing here speaks to {shown(url)}: {said}; correct the address, or install the fsspec package for it"
         ) from error
     return Place(filesystem=filesystem, root=root.rstrip("/"), shown=shown(url))
 

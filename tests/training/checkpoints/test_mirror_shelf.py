@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from failsoft.artifacts.remote_place import Place
 from failsoft.artifacts.store import ArtifactStore
 from failsoft.health.clock import ManualClock
 from failsoft.training.checkpoints.mirror import listing_of
+from failsoft.training.checkpoints.mirror_order import MirrorOrder
+from failsoft.training.checkpoints.mirror_work import MirrorWork
 from failsoft.training.checkpoints.withdrawn import note_withdrawn
 from tests.artifacts.odd_files import Disk
 from tests.training.checkpoints.test_mirror import COPIED, MIRRORED, POLICY, Bench, ticket
@@ -158,3 +161,12 @@ def test_any_error_of_a_file_system_is_an_answer(tmp_path: Path) -> None:
     assert request.poll(100.0)
     with pytest.raises(OSError, match="RuntimeError: a library's own kind"):
         request.result()
+
+
+def test_an_answer_holds_no_secret_of_the_address() -> None:
+    def away(url: str) -> Place:
+        raise OSError(f"{url} is away")
+
+    order = MirrorOrder(do="list", url="abfs://c@acct/x?sig=sesame", root="/nowhere", kind="checkpoint")
+    answer = MirrorWork(away, ManualClock()).answer(order.to_plain(), lambda: None)
+    assert answer == {"say": "refused", "why": "OSError: abfs://c@acct/x?sig=… is away"}

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from failsoft.artifacts.address import hushed
 from failsoft.artifacts.manifest import read_manifest
 from failsoft.artifacts.remote_place import Place, place_on
 from failsoft.artifacts.remote_store import RemoteArtifact, RemoteShelf, RemoteStore
@@ -52,7 +53,7 @@ class MirrorWork:
         except DamagedArtifactError as error:
             return {"say": "damaged", "why": str(error)}
         except Exception as error:  # noqa: BLE001 -- each file system raises what it likes, and the process must live on
-            return {"say": "refused", "why": f"{type(error).__name__}: {error}"}
+            return {"say": "refused", "why": hushed(f"{type(error).__name__}: {error}", str(plain.get("url", "")))}
         return done | {"took_s": self._clock.monotonic_s() - started_s}
 
     def _copy(self, order: MirrorOrder, beat: Beat) -> Answer:
@@ -135,7 +136,7 @@ class MirrorWork:
                 remote.remove(folder)
                 removed.append(folder)
         except Exception as error:  # noqa: BLE001 -- as above
-            return f"{type(error).__name__}: {error}"
+            return hushed(f"{type(error).__name__}: {error}", order.url)
         return ""
 
     def _left(self, shelf: RemoteShelf, after_s: float) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow
 
-from failsoft.artifacts.address import below, shown
+from failsoft.artifacts.address import below, hushed, shown
 from failsoft.artifacts.manifest import Manifest
 from failsoft.artifacts.remote_place import place_of
 from failsoft.artifacts.remote_store import RemoteArtifact, RemoteShelf, RemoteStore
@@ -109,7 +109,7 @@ def both_places(here: Sequence[Artifact], url: str | None) -> BothPlaces:
         with reached(remote):
             shelf = remote.shelf()
     except (ArtifactError, ConfigError) as error:
-        return BothPlaces(seen=_merged(here, ()), remote=shown(url), unreadable=str(error))
+        return BothPlaces(seen=_merged(here, ()), remote=shown(url), unreadable=hushed(str(error), url))
     return BothPlaces(seen=_merged(here, shelf.there), remote=remote.place.shown, unfinished=shelf.unfinished)
 
 

@@ -1,0 +1,35 @@
+"""What of an address may be shown: not what is secret in it, whoever says it."""
+
+from __future__ import annotations
+
+import pytest
+
+from failsoft.artifacts.address import hushed, refuse_address
+from failsoft.artifacts.remote_place import place_of
+from failsoft.errors import ConfigError
+
+SIGNED = "abfs://c@acct.dfs.core.windows.net/x?sv=2024&sig=se%2Fcret&region=eu"
+
+
+@pytest.mark.parametrize("said", ["https://acct/c?sig=se%2Fcret", "no such signature: se/cret", "se/cret, se%2Fcret"])
+def test_a_library_that_quotes_its_address_is_quoted_without_the_secret(said: str) -> None:
+    assert "cret" not in hushed(said, SIGNED)
+
+
+def test_what_is_no_secret_is_said() -> None:
+    assert hushed("2024, eu: acct is away", SIGNED) == "2024, eu: acct is away"
+    assert hushed("away", "s3://b/p") == "away"
+    assert hushed("away", "s3://b/p?token=&key") == "away"
+
+
+def test_a_mistyped_address_is_refused_without_its_secret() -> None:
+    with pytest.raises(ConfigError, match="no address") as refused:
+        refuse_address("s3:/AKIA:se/cret@bucket/p?token=other")
+    assert "cret" not in str(refused.value)
+    assert "other" not in str(refused.value)
+
+
+def test_a_store_that_nothing_speaks_to_is_refused_without_the_secret_in_its_address() -> None:
+    with pytest.raises(ConfigError, match="nothing here speaks to file://host/x") as refused:
+        place_of("file://host/x?token=sesame")
+    assert "sesame" not in str(refused.value)
