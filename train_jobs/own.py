@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -135,26 +135,27 @@ def train_own(
         stack.enter_context(connected(job.config))
         progress.turn(Phase.PREPARING)
         try:
-            final = _carried_through(job, home, clock, say)
+            final = _carried_through(job, home, clock, say, notice)
         except FailsoftError:
-            progress.turn(Phase.STOPPED)
+            with suppress(OSError):  # the error says more than a file on storage that is away
+                progress.turn(Phase.STOPPED)
             raise
     progress.turn(Phase.FINISHED)
     return final
 
 
-def _carried_through(job: OwnJob, home: Home, clock: Clock, say: Callable[[str], object]) -> Artifact:
+def _carried_through(job: OwnJob, home: Home, clock: Clock, say: Callable[[str], object], notice: Notice) -> Artifact:
     from train_jobs.own_build import OwnDriver, final_of  # noqa: PLC0415 -- loads Ray, whose environment stands by now
 
     config, folder = job.config, home.run(job.config.run)
     plan, rng = plan_of_crew(config, home, clock), random.Random(config.seed)
-    told: Callable[[], bool] = lambda: read_notice(folder) is not None  # noqa: E731 -- asked while waiting
+    told: Callable[[], bool] = lambda: notice.heard is not None or read_notice(folder) is not None  # noqa: E731 -- as said
     storage = storage_of(config, plan, clock=clock, rng=rng, say=say, told=told)
     crew = Crew(OwnDriver(job, clock), plan, clock=clock, told=told, say=say)
     total = job.total_batches + len(read_requeue(folder))
     attempts = Attempts(home=home, run=config.run, clock=clock, total_batches=lambda: total, storage=storage)
     attempts.until_done(crew.run_once, policy=RestartPolicy(backoff=config.backoff), rng=rng)
-    final = final_of(home.checkpoints(config.run, clock))
+    final = storage.reached(lambda: final_of(home.checkpoints(config.run, clock)))
     if final is None:
         raise NoProgressError(f"the last checkpoint of run {config.run!r} is not whole any more; start it again")
     return final

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import runpy
+import signal
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +15,8 @@ import pytest
 import torch
 
 from failsoft.artifacts.home import Home
-from failsoft.errors import ConfigError, IncompatibleArtifactError
-from failsoft.health.clock import SystemClock
+from failsoft.errors import ConfigError, IncompatibleArtifactError, PreemptedError
+from failsoft.health.clock import Clock, ManualClock, SystemClock
 from failsoft.health.faults import FaultPlan
 from failsoft.health.ledger import read_ledger
 from failsoft.training.checkpoints.checkpoint import deliver_here
@@ -85,3 +88,39 @@ def test_a_count_that_is_none_is_refused(name: str, tmp_path: Path) -> None:
     counts: dict[str, Any] = {"num_samples": 8, "global_batch": 4, "total_batches": 2} | {name: 0}
     with pytest.raises(ConfigError, match=f"{name} is 0"):
         OwnJob(config=JobConfig(home=tmp_path, run="r"), learn=lambda _device: pytest.fail("called"), **counts)
+
+
+class LosesStorage:
+    """A driver whose first attempt ends with a SIGTERM to its process, and with the home no folder any more."""
+
+    def __init__(self, job: OwnJob, _clock: Clock) -> None:
+        self.home = job.config.home
+
+    def start(self) -> None:
+        """Nothing is prepared."""
+
+    def excluded(self) -> frozenset[str]:
+        return frozenset()
+
+    def rooms(self) -> None:
+        """Not known."""
+
+    def attempt(self, _workers: int, _excluded: frozenset[str]) -> str:
+        self.home.rename(self.home.with_name("aside"))
+        self.home.touch()
+        os.kill(os.getpid(), signal.SIGTERM)
+        return "a worker died"
+
+
+def test_an_own_run_that_is_told_to_leave_does_not_wait_for_storage_that_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("train_jobs.own.connected", lambda _config: nullcontext())
+    monkeypatch.setattr("train_jobs.own_build.OwnDriver", LosesStorage)
+    config, clock = JobConfig(home=tmp_path / "home", run="r"), ManualClock()
+    own = OwnJob(
+        config=config, learn=lambda _device: pytest.fail("called"), num_samples=8, global_batch=4, total_batches=2
+    )
+    with pytest.raises(PreemptedError, match="told to leave while the run's storage was away"):
+        train_own(own, clock=clock)
+    assert clock.monotonic_s() < 60.0
