@@ -77,6 +77,15 @@ def test_the_status_says_what_the_stage_waits_for_and_who_is_behind() -> None:
     assert shown["events of controller not in the ledger"].startswith("4;")
 
 
+def test_the_status_says_how_many_answers_each_stage_and_the_comparison_need() -> None:
+    stages = {"shadow": {"answers": 450, "seconds": 900.0}, "canary": {"answers": 100, "seconds": 300.0}}
+    shown = rows(rollout=ROLLOUT | {"needs": {"stages": stages, "answers_to_compare": 237}})
+    assert shown["answers that stages need"] == "shadow 450 in 900 s or more, canary 100 in 300 s or more"
+    assert shown["answers that a comparison needs"] == "237 since shadow"
+    shown = rows(rollout=ROLLOUT | {"needs": {"stages": stages, "answers_to_compare": None}})
+    assert shown["answers that a comparison needs"].startswith("no number")
+
+
 def test_the_status_shows_what_is_out_of_order_in_the_replica_that_was_asked() -> None:
     ill = GATEWAY | {
         "rungs_resting": {"gbdt": "5 failures in a row"},

@@ -21,8 +21,10 @@ from failsoft.health.sequential import (
     compare_with_rate,
     exact_lower_bound,
     log_evidence_against,
+    log_evidence_of_worse,
     rate_bounds,
     samples_needed,
+    samples_needed_against,
 )
 
 ALPHA = 0.05
@@ -113,6 +115,52 @@ def test_samples_needed_are_enough_and_one_less_is_not() -> None:
         before = Tally(bad=math.ceil(rate * (needed - 1)), total=needed - 1)
         assert compare_with_rate(at, rate, margin=margin, alpha=ALPHA) is Comparison.NOT_WORSE
         assert compare_with_rate(before, rate, margin=margin, alpha=ALPHA) is Comparison.UNDECIDED
+
+
+def test_samples_needed_against_another_arm_are_enough_and_one_less_is_not() -> None:
+    for bad, margin in product((0, 120), (0.05, 0.1)):
+        stand_in = Tally(bad=bad, total=4000)
+        needed = samples_needed_against(stand_in, margin=margin, alpha=ALPHA)
+        for total, found in ((needed, Comparison.NOT_WORSE), (needed - 1, Comparison.UNDECIDED)):
+            tally = Tally(bad=math.ceil(bad / 4000 * total), total=total)
+            assert compare_arms(tally, stand_in, margin=margin, alpha=ALPHA) is found
+    assert samples_needed_against(Tally(bad=1, total=5), margin=0.05, alpha=ALPHA, cap=5000) == 5000
+
+
+def _at(tally: Tally, rate: float) -> float:
+    """The evidence against one rate; where the data are impossible, as much as there can be."""
+    return log_evidence_against(rate, tally)
+
+
+@given(tallies(80), tallies(80), st.sampled_from([0.0, 0.05, 0.3]))
+def test_the_evidence_of_worse_is_that_against_the_likeliest_pair_of_rates_that_are_not_worse(
+    subject: Tally, other: Tally, margin: float
+) -> None:
+    found = log_evidence_of_worse(subject, other, margin=margin)
+    if not (subject.total and other.total):
+        assert found == 0.0
+        return
+    grid = np.linspace(0.0, 1.0, 41).tolist()
+    pairs = [(high, low) for low in grid for high in grid if high <= low + margin]
+    least = min(_at(subject, high) + _at(other, low) for high, low in pairs)
+    assert found <= least + 1e-6  # no pair on the grid fits better
+    if subject.bad / subject.total <= other.bad / other.total + margin:
+        assert found <= 1e-9  # an e-value above 1 would speak of something that the data do not show
+
+
+@given(tallies(80), st.sampled_from([0.0, 0.02, 0.3, 1.0]))
+def test_against_a_known_rate_only_more_bad_answers_than_that_are_evidence(subject: Tally, rate: float) -> None:
+    found = log_evidence_of_worse(subject, rate)
+    if not subject.total:
+        assert found == 0.0
+    elif subject.bad / subject.total > rate:
+        assert found == pytest.approx(log_evidence_against(rate, subject))
+    else:
+        assert found <= 1e-9
+
+
+def test_a_reference_that_is_not_a_number_gives_no_evidence() -> None:
+    assert math.isnan(log_evidence_of_worse(Tally(bad=1, total=2), math.nan))
 
 
 def test_samples_needed_says_so_when_no_number_would_do() -> None:

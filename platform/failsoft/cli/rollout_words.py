@@ -37,11 +37,21 @@ def _known(rollout: Mapping[str, Any]) -> Rows:
         ("replicas", _replicas(rollout.get("replicas", {}), epoch=plan["epoch"])),
         ("gateways that report", str(rollout["gateways"])),
     ]
+    rows += _needed(rollout.get("needs", {}))
     rows += _order(rollout)
     rows += [("given up", f"{name}: {why}") for name, why in rollout["rejected"].items()]
     rows += _models(rollout.get("models", {}))
     rows += [("storage", str(rollout["store_error"]))] if rollout["store_error"] else []
     return (*rows, *_unrecorded("controller", rollout))
+
+
+def _needed(needs: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if not needs:
+        return []
+    stages = [f"{name} {asks['answers']} in {asks['seconds']:.0f} s or more" for name, asks in needs["stages"].items()]
+    compare = needs["answers_to_compare"]
+    enough = f"{compare} since shadow" if compare else "no number of them yet: too little is known of what stands in"
+    return [("answers that stages need", ", ".join(stages)), ("answers that a comparison needs", enough)]
 
 
 def _order(rollout: Mapping[str, Any]) -> list[tuple[str, str]]:

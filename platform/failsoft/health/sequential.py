@@ -3,8 +3,10 @@
 Confidence sequences for a Bernoulli rate from the Beta-binomial mixture martingale (H. Robbins, "Statistical methods
 related to the law of the iterated logarithm", 1970; Howard, Ramdas, McAuliffe, Sekhon, "Time-uniform, nonparametric,
 nonasymptotic confidence sequences", Annals of Statistics 2021, arXiv 1810.08240). With probability at least
-``1 - alpha`` the true rate lies inside *at every sample size at once*, so peeking after each answer costs nothing. A
-fixed-size bound (``binomial_tail``) is here too, for the one place that looks at a size chosen beforehand.
+``1 - alpha`` the true rate lies inside *at every sample size at once*, so peeking after each answer costs nothing. The
+e-value of two arms divides the mixture by the best that the claim allows (Wasserman, Ramdas, Balakrishnan, "Universal
+inference", PNAS 2020, arXiv 1912.11436). A fixed-size bound (``binomial_tail``) is here too, for the one place that
+looks at a size chosen beforehand.
 """
 
 from __future__ import annotations
@@ -95,6 +97,45 @@ def compare_arms(subject: Tally, stand_in: Tally, *, margin: float, alpha: float
     return Comparison.WORSE if subject_low > stand_in_high + margin else Comparison.UNDECIDED
 
 
+def log_evidence_of_worse(subject: Tally, reference: Tally | float, *, margin: float = 0.0) -> float:
+    """Natural log of the e-value against "the subject's bad rate is at most the reference's plus ``margin``".
+
+    Of all pairs of rates that this allows the one counts that fits best, so if it is true, the e-value ever reaches
+    1/alpha with probability alpha at most. Against another arm the e-values of both arms multiply; a plain rate is
+    taken as known. 0 (an e-value of 1) without evidence; NaN for a reference that is not a number.
+    """
+    if not subject.total:
+        return 0.0
+    rate = subject.bad / subject.total
+    if isinstance(reference, float):
+        ceiling = reference + margin
+        return ceiling if math.isnan(ceiling) else log_evidence_against(max(0.0, min(rate, ceiling)), subject)
+    if not reference.total:
+        return 0.0
+    best = reference.bad / reference.total
+    if rate > best + margin:
+        best = _best_border(subject, reference, margin)
+        rate = best + margin
+    return log_evidence_against(min(rate, 1.0), subject) + log_evidence_against(best, reference)
+
+
+def _best_border(subject: Tally, reference: Tally, margin: float) -> float:
+    """The reference's rate that fits both tallies best if the subject's is larger by just ``margin``."""
+    low, high = reference.bad / reference.total, subject.bad / subject.total - margin
+    for _ in range(60):
+        rate = (low + high) / 2
+        low, high = (rate, high) if _slope(subject, rate + margin) + _slope(reference, rate) > 0.0 else (low, rate)
+    return (low + high) / 2
+
+
+def _slope(tally: Tally, rate: float) -> float:
+    """How fast the log likelihood grows with the rate; at the ends without bound, if there is any such outcome."""
+    good = tally.total - tally.bad
+    up = (tally.bad / rate if rate > 0.0 else math.inf) if tally.bad else 0.0
+    down = (good / (1.0 - rate) if rate < 1.0 else math.inf) if good else 0.0
+    return up - down
+
+
 def samples_needed(reference_rate: float, *, margin: float, alpha: float, cap: int = 1_000_000) -> int:
     """How many answers ``compare_with_rate`` needs to pass a subject that is exactly as good as its reference.
 
@@ -105,6 +146,21 @@ def samples_needed(reference_rate: float, *, margin: float, alpha: float, cap: i
         middle = (low + high) // 2
         tally = Tally(bad=math.ceil(reference_rate * middle), total=middle)
         passed = compare_with_rate(tally, reference_rate, margin=margin, alpha=alpha) is Comparison.NOT_WORSE
+        low, high = (low, middle) if passed else (middle + 1, high)
+    return low
+
+
+def samples_needed_against(stand_in: Tally, *, margin: float, alpha: float, cap: int = 1_000_000) -> int:
+    """How many answers ``compare_arms`` needs to pass a subject exactly as good as what is known of its stand-in.
+
+    Returns ``cap`` when even that many would not do: then more answers of the stand-in are needed first.
+    """
+    rate = stand_in.bad / stand_in.total if stand_in.total else 0.0
+    low, high = 1, cap
+    while low < high:
+        middle = (low + high) // 2
+        tally = Tally(bad=math.ceil(rate * middle), total=middle)
+        passed = compare_arms(tally, stand_in, margin=margin, alpha=alpha) is Comparison.NOT_WORSE
         low, high = (low, middle) if passed else (middle + 1, high)
     return low
 

@@ -45,7 +45,8 @@ def test_moves_are_explained_in_words_with_numbers(world: World) -> None:
     moves = [why for kind, why in world.events if kind == "stage_move"]
     assert moves[0].startswith("SERVING → DEGRADED: made ill (g1)")
     assert moves[1] == "DEGRADED → SHADOW: the rest is over"
-    assert moves[3] == "CANARY → RAMP_20: 110 answers in 5 s, 0.0 % weak against 2.0 % of the healthy baseline"
+    numbers = "110 answers in 5 s, 0.0 % weak against 2.0 % of the healthy baseline"
+    assert moves[3] == f"CANARY → RAMP_20: {numbers}, e-value 0.009 of being worse"
 
 
 def test_a_new_release_walks_up_while_the_old_one_stands_in_and_stays_warm(world: World) -> None:

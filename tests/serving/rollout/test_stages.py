@@ -13,7 +13,7 @@ from failsoft.health.monitor import HealthMonitor, HealthPolicy, Status, Verdict
 from failsoft.health.sequential import Tally
 from failsoft.health.window import Outcome
 from failsoft.serving.plan.plan import Stage
-from failsoft.serving.rollout.judgement import Action, Evidence, judge_stage
+from failsoft.serving.rollout.judgement import Action, Evidence, answers_to_compare, in_words, judge_stage
 from failsoft.serving.rollout.shaping import mirror_share_wanted, ready_fraction
 from failsoft.serving.rollout.stages import MOVES, NEXT, ON_TRIAL, StagePolicy, stage_policy
 from tests.serving.worlds import quick_policy
@@ -68,7 +68,38 @@ def test_a_stage_passes_when_all_conditions_are_met(stage: Stage) -> None:
 
 def test_a_pass_says_its_numbers() -> None:
     why = judge_stage(evidence(in_stage=Tally(bad=5, total=412)), POLICY).why
-    assert why == "412 answers in 301 s, 1.2 % weak against 1.0 % of 4000 of the stand-in"
+    assert why == (
+        "412 answers in 301 s, 1.2 % weak against 1.0 % of 4000 of the stand-in, e-value 6e-05 of being worse"
+    )
+
+
+@pytest.mark.parametrize(("bad", "proof"), [(5, False), (40, True)])
+def test_the_e_value_in_the_words_is_proof_only_of_what_is_really_worse(bad: int, proof: bool) -> None:
+    words = in_words(evidence(in_stage=Tally(bad=bad, total=412)))
+    e_value = float(words.partition("e-value ")[2].split()[0])
+    assert (e_value >= 1 / POLICY.alpha) is proof
+
+
+def test_an_unknown_baseline_has_no_e_value() -> None:
+    words = in_words(evidence(stand_in=None, healthy_bad_fraction=math.nan))
+    assert "e-value" not in words
+    assert "e-value" not in in_words(evidence(stand_in=None, healthy_bad_fraction=None))
+
+
+def test_as_many_answers_as_are_said_to_be_needed_decide_and_one_less_does_not() -> None:
+    for stand_in, baseline in ((Tally(bad=40, total=4000), None), (None, 0.02)):
+        asked = evidence(stand_in=stand_in, healthy_bad_fraction=baseline)
+        needed = answers_to_compare(asked, POLICY)
+        assert needed is not None
+        for total, action in ((needed, Action.ADVANCE), (needed - 1, Action.HOLD)):
+            tally = Tally(bad=math.ceil((0.01 if stand_in else 0.02) * total), total=total)
+            known = evidence(on_trial=tally, stand_in=stand_in, healthy_bad_fraction=baseline)
+            assert judge_stage(known, POLICY).action is action
+
+
+@pytest.mark.parametrize("changes", [{"stand_in": Tally(bad=1, total=5)}, {"stand_in": None}])
+def test_too_little_known_of_what_stands_in_has_no_number_of_answers_that_would_do(changes: dict[str, Any]) -> None:
+    assert answers_to_compare(evidence(healthy_bad_fraction=None, **changes), POLICY) is None
 
 
 @pytest.mark.parametrize(

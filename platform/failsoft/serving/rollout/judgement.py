@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
 from failsoft.health.monitor import Status, Verdict
 from failsoft.health.panel import Finding
-from failsoft.health.sequential import Comparison, Tally, compare_arms, compare_with_rate
+from failsoft.health.sequential import (
+    Comparison,
+    Tally,
+    compare_arms,
+    compare_with_rate,
+    log_evidence_of_worse,
+    samples_needed,
+    samples_needed_against,
+)
 from failsoft.serving.plan.plan import Stage
 from failsoft.serving.rollout.stages import NEXT, ON_TRIAL, StagePolicy
+
+_CAP = 1_000_000
+_MAX_LOG = 600.0
+"""Beyond it a float has no e-value any more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,11 +115,40 @@ def _compare(evidence: Evidence, subject: Tally, policy: StagePolicy) -> Compari
     return compare_with_rate(subject, reference, margin=policy.margin, alpha=policy.alpha)
 
 
+def answers_to_compare(evidence: Evidence, policy: StagePolicy) -> int | None:
+    """How many answers since SHADOW began show that a subject just as bad as what stands in is no worse.
+
+    None: no number of them would, since too little is known of what stands in.
+    """
+    stand_in, reference = evidence.stand_in, evidence.healthy_bad_fraction
+    if stand_in is not None:
+        needed = samples_needed_against(stand_in, margin=policy.margin, alpha=policy.alpha, cap=_CAP)
+    elif reference is None or not 0.0 <= reference <= 1.0:
+        return None
+    else:
+        needed = samples_needed(reference, margin=policy.margin, alpha=policy.alpha, cap=_CAP)
+    return needed if needed < _CAP else None
+
+
 def in_words(evidence: Evidence) -> str:
-    """The numbers behind a move, as ``412 answers in 301 s, 1.2 % weak against 1.4 %``."""
+    """The numbers behind a move, as ``412 answers in 301 s, 1.2 % weak against 1.4 %, e-value 0.3 …``.
+
+    The e-value is that of the subject being worse at all, by any margin: 20 or more is proof at an alpha of 5 %.
+    """
     tally = evidence.in_stage
     against = _reference_in_words(evidence)
-    return f"{tally.total} answers in {evidence.active_s:.0f} s, {_percent(tally)} weak against {against}"
+    numbers = f"{tally.total} answers in {evidence.active_s:.0f} s, {_percent(tally)} weak against {against}"
+    return f"{numbers}{_e_value_in_words(evidence)}"
+
+
+def _e_value_in_words(evidence: Evidence) -> str:
+    reference = evidence.healthy_bad_fraction if evidence.stand_in is None else evidence.stand_in
+    if reference is None:
+        return ""
+    log_e_value = log_evidence_of_worse(evidence.in_stage, reference)
+    if math.isnan(log_e_value):
+        return ""
+    return f", e-value {math.exp(min(log_e_value, _MAX_LOG)):.1g} of being worse"
 
 
 def _reference_in_words(evidence: Evidence) -> str:

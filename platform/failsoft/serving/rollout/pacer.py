@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from failsoft.health.monitor import Status
 from failsoft.serving.plan.plan import Stage
 from failsoft.serving.plan.planstore import RolloutState
 from failsoft.serving.rollout import transitions
 from failsoft.serving.rollout.course import Course
-from failsoft.serving.rollout.judgement import Action, Decision, Evidence, judge_stage
+from failsoft.serving.rollout.judgement import Action, Decision, Evidence, answers_to_compare, judge_stage
 from failsoft.serving.rollout.shaping import Situation, shape_of
 
 
@@ -40,9 +41,22 @@ class Pacer:
 
     def decide(self) -> Decision:
         """What the evidence says about the stage now."""
+        return judge_stage(self.evidence(), self._course.policy)
+
+    def needs(self) -> dict[str, Any]:
+        """What each stage on trial asks for, and how many answers a comparison with what stands in takes."""
+        policy = self._course.policy
+        stages = {
+            str(stage): {"answers": rule.min_samples, "seconds": rule.min_time_s, "share": rule.share}
+            for stage, rule in policy.rules.items()
+        }
+        return {"stages": stages, "answers_to_compare": answers_to_compare(self.evidence(), policy)}
+
+    def evidence(self) -> Evidence:
+        """What is known about the stage now."""
         course = self._course
         plan, counts = course.plan, course.gather.counts
-        evidence = Evidence(
+        return Evidence(
             stage=plan.stage,
             in_stage=counts.in_stage,
             on_trial=counts.on_trial,
@@ -53,7 +67,6 @@ class Pacer:
             verdict=course.gather.subject.verdict(),
             ready_fraction=course.around.ready_fraction(plan),
         )
-        return judge_stage(evidence, course.policy)
 
     def _rest(self) -> None:
         course, state, plan = self._course, self._course.state, self._course.plan

@@ -215,6 +215,7 @@ class Rollout:
         return {
             "plan": self.plan.as_json(),
             "waits_for": self._pacer.waits_for,
+            "needs": self._pacer.needs(),
             "rest_remaining_s": round(state.rest_s, 3),
             "trips": state.trips,
             "order": state.order,
