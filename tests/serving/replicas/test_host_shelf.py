@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,14 @@ class Node:
     def another(self) -> HostShelf:
         """The shelf of another replica on this node."""
         return HostShelf(self.store, self.memory, CLOCK, free_bytes=lambda _path: self.free)
+
+    def publish_another(self, name: str) -> None:
+        """A release with other contents."""
+
+        def write(folder: Path) -> None:
+            (folder / "weights").write_bytes(b"other")
+
+        self.store.publish(name, write, meta={"previous": None})
 
     @staticmethod
     def _write(folder: Path) -> None:
@@ -103,6 +112,62 @@ def test_a_node_without_a_memory_file_system_keeps_nothing_and_says_so(node: Nod
     shelf.keep(["r1"])
     assert "not kept in memory" in shelf.refusals["r1"]
     assert not shelf.open("r1")[1]
+
+
+def test_a_copy_of_another_release_that_had_the_same_name_is_not_served(node: Node) -> None:
+    """A home that was made anew in the same place finds the old one's copies in memory."""
+    node.shelf.keep(["r1"])
+    node.store.remove("r1")
+    node.publish_another("r1")
+    artifact, from_memory = node.shelf.open("r1")
+    assert ((artifact.path / "weights").read_bytes(), from_memory) == (b"other", False)
+    node.shelf.keep(["r1"])
+    kept, from_memory = node.shelf.open("r1")
+    assert ((kept.path / "weights").read_bytes(), from_memory) == (b"other", True)
+
+
+def test_a_copy_of_another_release_gives_way_also_before_it_is_opened(node: Node) -> None:
+    node.shelf.keep(["r1"])
+    node.store.remove("r1")
+    node.publish_another("r1")
+    node.another().keep(["r1"])
+    assert (node.memory / "r1" / "weights").read_bytes() == b"other"
+
+
+def test_what_another_user_put_there_is_neither_read_nor_added_to(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.shelf.keep(["r1"])
+    monkeypatch.setattr(os, "geteuid", lambda: node.memory.stat().st_uid + 1)
+    assert node.shelf.kept() == []
+    assert not node.shelf.open("r1")[1]
+    node.shelf.keep(["r2"])
+    assert "belongs to another user" in node.shelf.refusals["r2"]
+    assert not (node.memory / "r2").exists()
+
+
+def test_only_the_owner_may_look_into_the_memory_folder(node: Node) -> None:
+    node.shelf.keep(["r1"])
+    assert node.memory.stat().st_mode & 0o077 == 0
+
+
+def test_short_memory_is_seen_without_reading_the_release(node: Node) -> None:
+    """It is tried again every other second: a large model would else be read from storage for ever."""
+    node.free = 1200
+    (node.store.root / "r1" / "parts" / "weights").unlink()
+    node.shelf.keep(["r1"])
+    assert "are needed to keep it" in node.shelf.refusals["r1"]
+
+
+def test_what_a_killed_replica_began_to_copy_is_given_back_and_a_live_copy_is_not(node: Node) -> None:
+    node.shelf.keep(["r1"])
+    for name, age_s in ((".aside-r2-dead", 601.0), (".aside-r2-live", 10.0)):
+        begun = node.memory / name / "weights"
+        begun.parent.mkdir()
+        begun.write_bytes(b"w")
+        for path in (begun, begun.parent):
+            os.utime(path, (CLOCK.wall_s() - age_s, CLOCK.wall_s() - age_s))
+    node.shelf.keep(["r1"])
+    assert [path.name for path in node.memory.glob(".aside-*")] == [".aside-r2-live"]
+    assert node.shelf.kept() == ["r1"]
 
 
 def test_two_homes_keep_theirs_apart() -> None:

@@ -1,18 +1,21 @@
 """Releases kept whole in this node's memory, so that a model that gave up its place for another can come back quickly.
 
 A copy lies in a folder of the memory file system, verified byte for byte when it is made and again when it is opened:
-memory that was kept for weeks is not believed. Copies are shared by the replicas of a node, survive a restart of one,
-and are not more than those that the plan asks for. Where memory is short nothing is kept, which is said, and a release
-is read from storage as ever.
+memory that was kept for weeks is not believed, nor is a copy of another release that once had the same name, nor what
+another user put there. Copies are shared by the replicas of a node, survive a restart of one, and are not more than
+those that the plan asks for. Where memory is short nothing is kept, which is said, and a release is read from storage
+as ever.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
-from failsoft.artifacts.manifest import digest_bytes
+from failsoft.artifacts.manifest import Manifest, digest_bytes, read_manifest
 from failsoft.artifacts.store import Artifact, ArtifactStore
 from failsoft.errors import ArtifactError
 from failsoft.health.clock import Clock
@@ -20,6 +23,8 @@ from failsoft.health.clock import Clock
 MEMORY = Path("/dev/shm")  # noqa: S108 -- the memory file system of Linux; what lies there is verified before it is used
 _SPARE = 1.5
 """So many times a release's bytes must be free: the copy itself, and what the node needs to go on."""
+_ABANDONED_S = 600.0
+"""A copy that nobody has written to for so long is what a killed replica left; a live one grows all the time."""
 
 
 def memory_folder(home: Path, root: Path = MEMORY) -> Path:
@@ -47,13 +52,13 @@ class HostShelf:
     ) -> None:
         self._store = store
         self._memory = ArtifactStore(folder, clock, kind=store.kind)
-        self._free_bytes = free_bytes
+        self._clock, self._free_bytes = clock, free_bytes
         self.refusals: dict[str, str] = {}
         """Releases that are not kept, and why."""
 
     def kept(self) -> list[str]:
         """Names of what is kept, whichever replica of this node put it there."""
-        return [artifact.name for artifact in self._memory.listing()]
+        return [artifact.name for artifact in self._memory.listing()] if self._is_ours() else []
 
     def open(self, name: str) -> tuple[Artifact, bool]:
         """A release with every byte verified, and whether it came from memory. A damaged copy is thrown away.
@@ -63,34 +68,74 @@ class HostShelf:
         """
         if name in self.kept():
             try:
-                return self._memory.open(name), True
-            except ArtifactError as error:
+                return self._open_copy(name), True
+            except (ArtifactError, OSError) as error:
                 self.refusals[name] = f"its copy in memory was damaged and is gone: {error}"
                 self._memory.remove(name)
         return self._store.open(name), False
 
+    def _open_copy(self, name: str) -> Artifact:
+        copy = self._memory.open(name)
+        if self._is_of_another(copy.manifest, name):
+            raise ArtifactError(f"it is of another release that had the name {name}")
+        return copy
+
+    def _is_of_another(self, copy: Manifest, name: str) -> bool:
+        """Whether storage holds something else under this name, as after a home was made anew in the same place.
+
+        Storage that can't be read says nothing: the copy is what there is to go on with.
+        """
+        try:
+            return read_manifest(self._store.root / name).digest != copy.digest
+        except ArtifactError:
+            return False
+
+    def _is_ours(self) -> bool:
+        """Whether the folder was made by this user: anyone may make one by this name in the memory file system."""
+        try:
+            found = self._memory.root.lstat()
+        except OSError:
+            return False
+        return self._memory.root.is_dir() and not self._memory.root.is_symlink() and found.st_uid == os.geteuid()
+
     def keep(self, names: Iterable[str]) -> None:
         """Have just these in memory, as far as they fit; what can't be kept is named in :attr:`refusals`."""
         wanted = set(names)
-        kept = set(self.kept())
-        for name in kept - wanted:
-            self._memory.remove(name)
+        self._clear_out(wanted)
         self.refusals = {name: why for name, why in self.refusals.items() if name in wanted}
-        for name in sorted(wanted - kept):
+        for name in sorted(wanted - set(self.kept())):
             self._copy(name)
 
     def forget(self) -> None:
         """Give all of the memory back: the app has stopped on this node."""
         shutil.rmtree(self._memory.root, ignore_errors=True)
 
+    def _clear_out(self, wanted: set[str]) -> None:
+        """Give back what nobody wants, what is of another release by now, and what a killed replica began."""
+        if not self._is_ours():
+            return
+        for copy in self._memory.listing():
+            if copy.name not in wanted or self._is_of_another(copy.manifest, copy.name):
+                self._memory.remove(copy.name)
+        for begun in self._memory.root.glob(".aside-*"):
+            if self._clock.wall_s() - _last_written_s(begun) > _ABANDONED_S:
+                shutil.rmtree(begun, ignore_errors=True)
+
     def _copy(self, name: str) -> None:
+        """Room is looked at first: where it is short this is tried again and again, and must cost next to nothing."""
         try:
-            artifact = self._store.open(name)
-            needed = _SPARE * sum(entry.size_bytes for entry in artifact.manifest.files.values())
+            manifest = read_manifest(self._store.root / name)
+            needed = _SPARE * sum(entry.size_bytes for entry in manifest.files.values())
             free = self._free_bytes(self._memory.root.parent)
             if not free >= needed:
                 self.refusals[name] = f"{free} bytes of memory are free, {needed:.0f} are needed to keep it"
                 return
+            with suppress(FileExistsError):
+                self._memory.root.mkdir(mode=0o700)
+            if not self._is_ours():
+                self.refusals[name] = f"{self._memory.root} belongs to another user; remove it to have releases kept"
+                return
+            artifact = self._store.open(name)
             self._memory.adopt(name, _copier(artifact), artifact.manifest)
         except (ArtifactError, OSError) as error:
             if name not in self.kept():  # else another replica was first
@@ -107,3 +152,12 @@ def _copier(artifact: Artifact) -> Callable[[Path], None]:
             shutil.copyfile(artifact.path / name, target)
 
     return write
+
+
+def _last_written_s(folder: Path) -> float:
+    """Wall time of the newest write below a folder; now, as it were, for one that is going away."""
+    times = [float("-inf")]
+    for path in (folder, *folder.rglob("*")):
+        with suppress(OSError):
+            times.append(path.lstat().st_mtime)
+    return max(times)
