@@ -19,6 +19,7 @@ from ray.serve.schema import LoggingConfig
 from failsoft.artifacts.home import Home
 from failsoft.errors import ConfigError, ServingError
 from failsoft.health.clock import Clock, SystemClock
+from failsoft.serving.replicas.host_shelf import HostShelf, memory_folder
 from failsoft.serving.rollout.controller import stop_controller
 from failsoft.serving.start_up import check_port, local_url
 from serve_apps.intent_ner import APP_NAME, ServeSettings, build
@@ -37,9 +38,15 @@ class Running:
     """What a gateway replica said when all were ready."""
 
     def stop(self) -> None:
-        """Stop the app, its HTTP server and the rollout controller; Ray itself goes on. Safe to call twice."""
+        """Stop the app, its HTTP server and the rollout controller; Ray itself goes on. Safe to call twice.
+
+        What a model with one slot kept in this machine's memory is given back; other nodes keep theirs until they are
+        restarted, or the folder is removed there.
+        """
         serve.shutdown()
         stop_controller(self.home)
+        clock = SystemClock()
+        HostShelf(Home(root=self.home).releases(clock), memory_folder(self.home), clock).forget()
 
 
 def start(

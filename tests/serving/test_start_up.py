@@ -17,7 +17,8 @@ from failsoft.artifacts.home import Home
 from failsoft.errors import ConfigError
 from failsoft.ingress import EVERYWHERE, free_ports
 from failsoft.serving.start_up import check_port, check_start, check_versions, check_writable, local_url
-from serve_apps.runtime import last_error
+from serve_apps import runtime
+from serve_apps.runtime import Running, last_error
 
 
 def test_all_well_leaves_nothing_to_say(tmp_path: Path) -> None:
@@ -116,3 +117,19 @@ failsoft.errors.ConfigError: text policy has fold = True; known fields are form
 """
     assert last_error(message) == "ConfigError: text policy has fold = True; known fields are form"
     assert last_error("Deploying: 1 of 2 replicas") is None
+
+
+def test_a_stopped_app_leaves_no_release_in_the_memory_of_its_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped: list[Path] = []
+    monkeypatch.setattr("ray.serve.shutdown", lambda: None)
+    monkeypatch.setattr(runtime, "stop_controller", stopped.append)
+    monkeypatch.setattr(runtime, "memory_folder", lambda home: tmp_path / f"memory of {home.name}")
+    for name in ("home", "other"):
+        (tmp_path / f"memory of {name}" / "r1").mkdir(parents=True)
+    running = Running(url="http://127.0.0.1:1", home=tmp_path / "home")
+    running.stop()
+    running.stop()
+    assert stopped == [tmp_path / "home"] * 2
+    assert [path.name for path in tmp_path.iterdir()] == ["memory of other"]
