@@ -38,7 +38,14 @@ BAD = GateResult(name="another", passed=False, value=math.nan, limit=2.0, why="n
 
 
 def coverage(readable: float, known: float = 0.95, texts: int = 500) -> Coverage:
-    return Coverage(texts=texts, words=texts * 9, readable_fraction=readable, known_fraction=known, empty_texts=0)
+    return Coverage(
+        texts=texts,
+        words=texts * 9,
+        readable_fraction=readable,
+        known_fraction=known,
+        empty_texts=0,
+        different_texts=texts,
+    )
 
 
 def deviation(value: float, low: float, high: float, samples: int = 500) -> Deviation:

@@ -160,6 +160,16 @@ def test_traffic_is_judged_when_it_is_given(release: Bundle, trained: Trained) -
     assert not gate_bundle(release, Given(traffic=[])).passed
 
 
+def test_one_text_repeated_is_no_evidence_and_no_traffic(release: Bundle, trained: Trained) -> None:
+    text = trained.corpus.validation[0].text
+    assert "coverage: readable traffic words" in failed(gate_bundle(release, Given(traffic=[text] * 10_000)))
+    body = json.loads(release.part(Role.EVAL_TEXTS).read_text("utf-8"))
+    for column in ("texts", "intents", "logits"):
+        body[column] = [body[column][0]] * 400
+    release.part(Role.EVAL_TEXTS).write_text(json.dumps(body), "utf-8")
+    assert "coverage: readable validation words" in failed(gate_bundle(release))
+
+
 def test_a_release_like_the_served_one_passes_and_a_flatter_one_does_not(
     release: Bundle, tmp_path: Path, trained: Trained
 ) -> None:

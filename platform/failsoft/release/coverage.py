@@ -41,6 +41,8 @@ class Coverage:
     """Share of words that the training texts held; NaN without words."""
     empty_texts: int
     """Texts that hold no word at all."""
+    different_texts: int
+    """Different ones among the others: one text that is repeated a thousand times is one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,12 +60,15 @@ class TypeComparison:
 def coverage_of(codec: TextCodec, texts: Sequence[str]) -> Coverage:
     """Read some texts with a codec and count."""
     words = readable = empty = 0
+    different = set[str]()
     known = 0.0
     for start in range(0, len(texts), _BATCH):
-        encoded = codec.encode(texts[start : start + _BATCH])
+        part = texts[start : start + _BATCH]
+        encoded = codec.encode(part)
         found_B = encoded.counts_B + encoded.skipped_B  # a sign that is passed over was not read
         words += int(found_B.sum())
         empty += int((found_B == 0).sum())
+        different.update(text for text, found in zip(part, found_B.tolist(), strict=True) if found)
         known += float(((1.0 - encoded.oov_fraction_B) * found_B).sum())
         spelt_U = ~(encoded.char_ids_UK == UNKNOWN).any(axis=1)
         has_word_BT = encoded.mask_BT & (np.arange(encoded.mask_BT.shape[1]) < encoded.counts_B[:, None])
@@ -75,6 +80,7 @@ def coverage_of(codec: TextCodec, texts: Sequence[str]) -> Coverage:
         readable_fraction=readable / words if words else float("nan"),
         known_fraction=known / words if words else float("nan"),
         empty_texts=empty,
+        different_texts=len(different),
     )
 
 

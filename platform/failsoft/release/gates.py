@@ -17,13 +17,13 @@ from failsoft.release.spread import Deviation, Share
 def judge_readable(coverage: Coverage, policy: GatePolicy, *, of: str) -> GateResult:
     """Do the texts consist of what the model has ids for? ``of`` names them: validation or traffic."""
     limit, value = policy.min_readable_fraction, coverage.readable_fraction
-    texts = coverage.texts - coverage.empty_texts
+    texts = coverage.different_texts
     return _result(
         f"coverage: readable {of} words",
         passed=texts >= policy.min_samples and value > limit,
         value=value,
         limit=limit,
-        why=f"{value:.2%} of {coverage.words} words in {texts} texts are known or spelt in known characters, "
+        why=f"{value:.2%} of {coverage.words} words in {texts} different texts are known or spelt in known characters, "
         f"more than {limit:.2%} needed" + _too_few(texts, policy),
     )
 
