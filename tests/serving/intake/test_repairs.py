@@ -46,10 +46,26 @@ def test_utf8_that_was_read_as_latin1_is_read_again(garbled: str, meant: str) ->
         "\xabcaf\xe9\xbb\u201d",
         "VOIL\xc0 \xab ici \xbb",
         "\xabMA\xc7\xc3\xbb",
+        "amanh\xe3\xa0\u2013 talvez",
+        "a \xabma\xe7\xe3\xbb\xa0\xe9 verde",
+        "MA\xc7\xc3\xa0VERDE",
+        "t\xf4i \u0111\xe3\xa0\u2026",
+        "na\xef\xa0\xbb",
+        "\u201e\xfea\xf0\u201c\u2026\u201d",
     ],
 )
 def test_words_that_only_look_like_misread_utf8_are_left_alone(text: str) -> None:
     assert "mojibake" not in clean(text).repairs
+
+
+def test_text_made_to_be_misread_again_and_again_is_left_alone_and_costs_no_rounds() -> None:
+    """Each time that this is mended once, it can be mended once more: that took seconds, and as many copies of it."""
+    crafted = "\xc3" + "\u0192" * 7_999
+    cleaned = clean(crafted)
+    assert cleaned.text == crafted
+    assert cleaned.offsets is None
+    settled = clean("caf\xc3\u0192\u0192\u0192\u0192\u0192\u0192\xa9")
+    assert (settled.text, settled.repairs["mojibake"]) == ("caf\xe9", 7)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +73,8 @@ def test_words_that_only_look_like_misread_utf8_are_left_alone(text: str) -> Non
     [
         ("\u0440l\u0430\u0443 j\u0430zz", "play jazz"),
         ("\u1d18\u029f\u1d00\u028f jazz", "play jazz"),
-        ("\u03a1\u039f\u03a1 music", "POP music"),
+        ("\u03a1\u039f\u03a1 mus\u03b9c", "POP music"),
+        ("play \u03a1\u0430b", "play Pab"),  # the Greek letter touches a Latin one only when the Cyrillic one is that
         ("play \u0441\u0430f\u0435\u0301", "play caf\xe9"),
     ],
 )
@@ -73,11 +90,14 @@ def test_letters_that_stand_in_for_latin_ones_become_those(dressed: str, meant: 
     [
         "\u043f\u043e\u0441\u0442\u0430\u0432\u044c iPhone \u0440\u043e\u043a",  # Russian with a Latin name
         "\u0440\u043e\u043a",  # nothing Latin in it
+        "\u041c\u041e\u0421\u041a\u0412\u0410 Hilton",  # all six have twins, none touches a Latin letter
+        "\u0445\u043e\u0440 ABBA",
+        "\u039a\u0399\u039d\u039f XBOX",
         "play \u03bc\u03bf\u03c5\u03c3\u03b9\u03ba\u03ae",
         "the word \u026an\u02c8\u0283\u028a\u0259",
     ],
 )
-def test_a_text_with_letters_that_have_no_latin_twin_is_left_alone(text: str) -> None:
+def test_a_text_in_an_alphabet_of_its_own_beside_latin_names_is_left_alone(text: str) -> None:
     assert clean(text).text == text
 
 

@@ -143,9 +143,12 @@ class OffsetMap:
     def apply(self, edits: Sequence[Edit]) -> None:
         """Make some edits: in order, not overlapping."""
         if edits:
-            edited = Edited(self.text, edits)
-            self._rounds.append(edited)
-            self.text = edited.text
+            self.follow(Edited(self.text, edits))
+
+    def follow(self, edited: Edited) -> None:
+        """Go over to the text of ``edited``, which was made from the present one."""
+        self._rounds.append(edited)
+        self.text = edited.text
 
     def thin(self, text: str, removed: frozenset[str]) -> None:
         """Go over to ``text``, the present one without the characters ``removed``; others may be exchanged for one."""
