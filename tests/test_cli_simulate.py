@@ -80,8 +80,22 @@ def test_a_log_is_the_healthy_course_and_its_confidences_are_judged_by_the_limit
         (["--window", "5"], "window_size is 5"),
         (["--rps", "0"], "use more than 0"),
         (["--hours", "100000000"], "use 1 to"),
+        (["--hours", "inf"], "use 1 to"),
+        (["--rps", "5000", "--hours", "24"], "use 1 to 100,000,000"),
+        (["--seed", "-1"], "seed is -1"),
+        (["--max-false-trips", "nan"], "max_false_trips_per_day is nan"),
     ],
 )
 def test_what_can_not_be_tried_is_refused_in_words(options: list[str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         run(*options)
+
+
+def test_a_log_of_less_than_one_window_says_nothing_about_false_trips(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    path.write_text('{"outcome": "good"}\n' * 99, "utf-8")
+    code, said = run(str(path))
+    assert code == 2
+    assert "only 99 answers of the healthy model are known, less than one window of 100" in said
+    path.write_text('{"outcome": "good"}\n' * 100, "utf-8")
+    assert run(str(path))[0] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from pathlib import Path
 
@@ -29,8 +30,10 @@ def test_outcomes_and_confidences_become_good_and_bad(tmp_path: Path) -> None:
         {"confidence": 0.64, "source": "canary"},
         {"confidence": 0.9, "refused_confidence": 0.3, "source": "gbdt"},
         '{"confidence": NaN}',
+        '{"confidence": Infinity}',
+        {"confidence": 95},
     )
-    assert read_log(path, low_confidence=0.65).bad == [False, True, False, True, True, True]
+    assert read_log(path, low_confidence=0.65).bad == [False, True, False, True, True, True, True, True]
 
 
 def test_what_says_nothing_about_the_model_is_left_out_and_counted(tmp_path: Path) -> None:
@@ -77,6 +80,15 @@ def test_a_log_without_an_answer_is_refused_with_what_a_line_needs(tmp_path: Pat
         read_log(write(tmp_path, {"text": "play"}), low_confidence=0.65)
     with pytest.raises(ConfigError, match="can't be read"):
         read_log(tmp_path / "absent.jsonl", low_confidence=0.65)
+
+
+def test_what_is_no_csv_and_a_limit_that_is_no_share_are_refused_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "answers.csv"
+    path.write_text(f'outcome,text\ngood,"{"a" * 200_000}"\n', "utf-8")
+    with pytest.raises(ConfigError, match="can't be read as CSV: field larger"):
+        read_log(path, low_confidence=0.65)
+    with pytest.raises(ConfigError, match="low_confidence is nan"):
+        read_log(write(tmp_path, {"outcome": "good"}), low_confidence=math.nan)
 
 
 @given(st.lists(st.text() | st.dictionaries(st.sampled_from(["outcome", "confidence", "time"]), st.text()), max_size=8))

@@ -21,6 +21,7 @@ from failsoft.health.simulation import (
     false_trips,
     needed_bad,
 )
+from failsoft.health.trial import Course, TrialPlan, run_trial
 from failsoft.health.window import Outcome
 
 policies = st.builds(
@@ -137,6 +138,25 @@ def test_what_can_not_be_simulated_is_refused(wrong: dict[str, float]) -> None:
 def test_a_share_that_is_none_is_refused(share: float) -> None:
     with pytest.raises(ConfigError, match="healthy_fraction"):
         draw(share, 10, np.random.default_rng(0))
+
+
+def test_a_wide_window_is_given_the_calls_that_it_takes() -> None:
+    """40 % bad answers fill a fifth of 60,000 after 27,000 calls."""
+    rng = np.random.default_rng(3)
+    policy = HealthPolicy(window_size=60_000)
+    found = detection(policy, draw(0.02, 60_000, rng), Scenario(incidents=2), rng)
+    assert found.not_noticed == 0
+    assert found.calls[0] > Scenario.give_up_calls
+
+
+def test_a_course_with_more_trips_than_are_counted_is_rated_by_the_part_that_was_looked_at() -> None:
+    """Each twenty answers trip: 100,000 trips in a day, of which the first tenth is counted."""
+    bad = np.ones(2_000_000, dtype=np.bool_)
+    policy = HealthPolicy(window_size=20, min_samples=20, ruled_out_bad_fraction=0.2)
+    course = Course(bad=bad, span_s=86_400.0, source="a test")
+    trial = run_trial(course, TrialPlan(policy=policy, scenario=Scenario(incidents=1)))
+    assert trial.trips.events == 10_000
+    assert trial.trips.per_day == pytest.approx(100_000)
 
 
 def test_without_a_healthy_answer_nothing_can_break() -> None:

@@ -37,16 +37,21 @@ class OutcomeLog:
 
 
 def read_log(path: Path, *, low_confidence: float) -> OutcomeLog:
-    """Read a log; ``low_confidence``: below it an answer without an outcome is weak.
+    """Read a log; ``low_confidence``: below it, or with what is no share, an answer without an outcome is weak.
 
     Raises:
-        ConfigError: there is no such file, or no line of it says anything about a model.
+        ConfigError: there is no such file, it is no CSV, no line of it says anything about a model, or the limit is no
+            share.
     """
+    if not 0.0 <= low_confidence <= 1.0:
+        raise ConfigError(f"low_confidence is {low_confidence}; a share from 0 to 1, 0.65 suits")
     try:
         with path.open(encoding="utf-8", errors="replace", newline="") as lines:
             found = _gather(_rows(path, lines), low_confidence)
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}; give a file of JSON lines, or a CSV") from error
+    except csv.Error as error:
+        raise ConfigError(f"{path} can't be read as CSV: {error}; give one answer a line, without its text") from error
     if not found.bad:
         raise ConfigError(
             f"{path} has no line that says how an answer went ({dict(found.left_out)}); a line needs an 'outcome' or a "
@@ -93,7 +98,7 @@ def _outcome_of(row: Mapping[str, Any], low_confidence: float) -> Outcome | None
         return None
     if own is None or own == "":
         return None
-    return Outcome.GOOD if _number(own) >= low_confidence else Outcome.WEAK  # NaN is weak
+    return Outcome.GOOD if low_confidence <= _number(own) <= 1.0 else Outcome.WEAK  # so are NaN, infinity and 95
 
 
 def _time_of(row: Mapping[str, Any]) -> float | None:

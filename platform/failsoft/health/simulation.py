@@ -22,7 +22,8 @@ from failsoft.health.sequential import binomial_tail
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 _FIRST_CHUNK, _LARGEST_CHUNK = 4096, 1 << 20
-_MAX_TRIPS = 10_000
+MAX_TRIPS = 10_000
+"""More false trips of one course are not counted."""
 
 
 def needed_bad(policy: HealthPolicy) -> Ints:
@@ -63,9 +64,12 @@ class BulkWindow:
     def __init__(self, policy: HealthPolicy, bad: Bools, needed: Ints | None = None) -> None:
         self._policy = policy
         self._needed = needed_bad(policy) if needed is None else needed
-        self._sums = np.concatenate(([0], np.cumsum(bad, dtype=np.int64)))
-        places = np.arange(len(bad), dtype=np.int64)
-        self._last_good = np.maximum.accumulate(np.where(bad, -1, places)) if len(bad) else places
+        self._sums = np.zeros(len(bad) + 1, dtype=np.int32)
+        np.cumsum(bad, dtype=np.int32, out=self._sums[1:])
+        self._last_good: Ints | None = None
+        if policy.max_consecutive_bad is not None:
+            places = np.arange(len(bad), dtype=np.int64)
+            self._last_good = np.maximum.accumulate(np.where(bad, -1, places)) if len(bad) else places
 
     def first_trip(self, start: int, stop: int, cleared_at: int) -> int | None:
         """The first place from ``start`` to before ``stop`` where it trips, after it was cleared before a place."""
@@ -74,7 +78,7 @@ class BulkWindow:
         totals = np.minimum(places + 1 - cleared_at, self._policy.window_size)
         tripped = self._sums[places + 1] - self._sums[begins] >= self._needed[totals]
         limit = self._policy.max_consecutive_bad
-        if limit is not None:
+        if limit is not None and self._last_good is not None:
             tripped |= places - np.maximum(self._last_good[places], cleared_at - 1) >= limit
         found = np.flatnonzero(tripped)
         return int(places[found[0]]) if len(found) else None
@@ -176,7 +180,7 @@ class Scenario:
     incidents: int = 500
     """Times that the model breaks, for the time to detection."""
     give_up_calls: int = 20_000
-    """An incident that is not noticed within so many calls counts as not noticed."""
+    """An incident that is not noticed within so many calls, or four windows if that is more, counts as not noticed."""
 
     def __post_init__(self) -> None:
         """Refuse what can't be simulated."""
@@ -218,7 +222,7 @@ def draw(healthy_fraction: float, calls: int, rng: np.random.Generator) -> Bools
 def false_trips(policy: HealthPolicy, healthy: Bools, gateways: int, rng: np.random.Generator) -> list[int]:
     """The calls at which the policy trips though nothing is broken; the first 10,000, where there are more."""
     watchers = Watchers(policy, healthy, rng.integers(0, gateways, len(healthy)))
-    return list(islice(watchers.trips(), _MAX_TRIPS))
+    return list(islice(watchers.trips(), MAX_TRIPS))
 
 
 def detection(policy: HealthPolicy, healthy: Bools, scenario: Scenario, rng: np.random.Generator) -> Detection:
@@ -245,7 +249,8 @@ def _one_incident(
     """Calls and seconds until it is noticed; None: it is not. A false trip before it breaks clears the windows."""
     warm = 3 * policy.window_size * scenario.gateways
     before = healthy[(int(rng.integers(0, len(healthy))) + np.arange(warm)) % len(healthy)]
-    after = rng.random(scenario.give_up_calls) < scenario.broken_fraction
+    give_up_calls = max(scenario.give_up_calls, 4 * policy.window_size)
+    after = rng.random(give_up_calls) < scenario.broken_fraction
     gateway_of = rng.integers(0, scenario.gateways, warm + len(after))
     watchers = Watchers(policy, np.concatenate((before, after)), gateway_of, needed)
     calls = next((trip - warm + 1 for trip in watchers.trips() if trip >= warm), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +13,11 @@ import numpy as np
 from failsoft.errors import ConfigError
 from failsoft.health.monitor import HealthPolicy, armed_policy
 from failsoft.health.outcome_log import read_log
-from failsoft.health.simulation import Bools, Detection, Rate, Scenario, detection, draw, false_trips
+from failsoft.health.simulation import MAX_TRIPS, Bools, Detection, Rate, Scenario, detection, draw, false_trips
 
 _DAY_S = 86_400.0
-_MAX_CALLS = 500_000_000
+_MAX_CALLS = 100_000_000
+"""They take about 40 bytes each, and a minute or more in all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +44,14 @@ def drawn_course(healthy_fraction: float, *, calls_per_s: float, hours: float, s
     Raises:
         ConfigError: there would be none, or more than memory should hold.
     """
-    calls = round(calls_per_s * hours * 3600)
-    if not 1 <= calls <= _MAX_CALLS:
-        raise ConfigError(f"{calls_per_s:g} answers a second for {hours:g} h are {calls:,}; use 1 to {_MAX_CALLS:,}")
+    wanted = calls_per_s * hours * 3600
+    if not 1.0 <= wanted <= _MAX_CALLS:
+        raise ConfigError(
+            f"{calls_per_s:g} answers a second for {hours:g} h are {wanted:,.0f}; use 1 to {_MAX_CALLS:,}, as by "
+            "another number of hours"
+        )
+    _refuse_seed(seed)
+    calls = round(wanted)
     bad = draw(healthy_fraction, calls, np.random.default_rng(seed))
     words = f"{calls:,} answers drawn with {healthy_fraction:.2%} bad, {hours:g} h at {calls_per_s:g} a second"
     return Course(bad=bad, span_s=hours * 3600, source=words)
@@ -75,6 +82,12 @@ class TrialPlan:
     """More than these are too many."""
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        """Refuse a bound that everything passes."""
+        if not 0.0 <= self.max_false_trips_per_day < math.inf:
+            raise ConfigError(f"max_false_trips_per_day is {self.max_false_trips_per_day}; use 0 or more, 1 suits")
+        _refuse_seed(self.seed)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
@@ -94,6 +107,9 @@ class Trial:
         """Why nobody should arm this policy; None: it fits."""
         if self.refusal is not None:
             return self.refusal
+        answers, window = len(self.course.bad), self.policy.window_size
+        if answers < window:
+            return f"only {answers} answers of the healthy model are known, less than one window of {window}; give more"
         if self.trips.per_day > self.plan.max_false_trips_per_day:
             return f"it trips on the healthy model {self.trips.per_day:.1f} times a day"
         if self.noticed.quantile(0.99) is None:
@@ -171,9 +187,19 @@ def run_trial(course: Course, plan: TrialPlan) -> Trial:
         course=course,
         policy=policy,
         refusal=refusal,
-        trips=Rate(events=len(trips), days=course.span_s / _DAY_S),
+        trips=Rate(events=len(trips), days=_looked_at(course, trips) * course.span_s / _DAY_S),
         noticed=detection(policy, course.bad, plan.scenario, rng),
     )
+
+
+def _looked_at(course: Course, trips: list[int]) -> float:
+    """The share of a course in which these trips were found: not all, where it has more than are counted."""
+    return (trips[-1] + 1) / len(course.bad) if len(trips) >= MAX_TRIPS else 1.0
+
+
+def _refuse_seed(seed: int) -> None:
+    if seed < 0:
+        raise ConfigError(f"seed is {seed}; use 0 or more")
 
 
 def _nth(noticed: Detection, share: float, place: int) -> float | None:
