@@ -124,3 +124,26 @@ def test_one_slot_becomes_two_colours_without_a_move() -> None:
     assert world.plan == before
     world.rollout.propose("r2", by="me")
     assert (world.plan.subject, world.plan.stand_in) == (Colour.GREEN, Colour.BLUE)
+
+
+def test_an_operators_order_outlasts_the_release_that_it_found_in_the_slot(world: World) -> None:
+    """Giving up a release that is held back brings no model back before the order ends."""
+    world.rollout.propose("r2", by="me")
+    world.rollout.force(30.0, why="nobody may be answered by a model", by="me")
+    world.rollout.abort("r2", why="of no use", by="me")
+    plan = world.plan
+    assert (plan.stage, plan.subject_release, plan.forced) == (Stage.DEGRADED, "r1", True)
+    assert (plan.share, plan.mirror_share, plan.forced_remaining_s) == (0.0, 0.0, 30.0)
+    world.start()
+    world.run(28.0, good=10)
+    assert world.is_in(Stage.DEGRADED)
+    world.run(3.0, good=10)
+    assert world.is_in(Stage.SHADOW)
+
+
+def test_an_operators_order_outlasts_the_change_to_one_slot() -> None:
+    world = World()
+    world.rollout.force(None, why="nobody may be answered by a model", by="me")
+    world.rollout.adopt(world.policy, slots=1)
+    world.run(600.0, good=10)
+    assert (world.stage, world.plan.forced) == (Stage.DEGRADED, True)

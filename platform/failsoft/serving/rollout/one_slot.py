@@ -58,15 +58,19 @@ def moved_in(state: RolloutState, policy: StagePolicy) -> RolloutState:
 
 
 def _taken(state: RolloutState, release: str, kept: str | None, policy: StagePolicy, *, why: str) -> RolloutState:
+    """The slot holds another release and gets copies; under an operator's order, which goes on, it gets nothing."""
+    before = state.plan
     after = moved(
         state,
-        Stage.SHADOW,
-        why,
+        Stage.DEGRADED if before.forced else Stage.SHADOW,
+        f"{why}; the order goes on: {state.order}" if before.forced else why,
         subject=SLOT,
         stand_in=None,
         releases={SLOT: release, SLOT.other: kept},
-        load_generation=loaded_again(state.plan, SLOT),
-        mirror_share=policy.mirror_share,
+        load_generation=loaded_again(before, SLOT),
+        mirror_share=0.0 if before.forced else policy.mirror_share,
+        forced=before.forced,
+        forced_remaining_s=before.forced_remaining_s,
         relapses=0,
     )
-    return replace(after, trips=0, rest_s=0.0, held="")
+    return replace(after, order=state.order if before.forced else "", trips=0, rest_s=0.0, held="")
