@@ -71,6 +71,20 @@ def test_scores_of_another_shape_are_refused_once_for_each_text(scores: Any) -> 
     assert all(map(refused, judgements))
 
 
+@pytest.mark.parametrize(
+    "scores",
+    [
+        np.array([[1.0 + 2.0j, 9.0]]),
+        np.array([["2026-01-01", "2026-01-02"]], dtype="datetime64[D]"),
+        [["1", "9"]],
+        [[b"1", b"9"]],
+    ],
+)
+def test_scores_that_are_no_real_numbers_are_refused_although_they_could_be_made_some(scores: Any) -> None:
+    (judgement,) = judge(scores, 1.0, POLICY, rows=1, classes=2)
+    assert refused(judgement)
+
+
 @pytest.mark.parametrize("temperature", [0.0, -1.0, *NOT_NUMBERS])
 def test_a_temperature_that_is_none_makes_every_answer_unusable(temperature: float) -> None:
     assert refused(one(9.0, 0.0, temperature=temperature))

@@ -12,8 +12,10 @@ from jsonschema import Draft202012Validator
 
 from failsoft.errors import ConfigError
 from failsoft.health.window import Outcome
-from failsoft.serving import AnswerForm, AppSpec, FunctionRung, Instances
+from failsoft.serving import AnswerForm, AppSpec, FunctionRung, Instances, Regression
 from failsoft.serving.plan.plan import Arm, Stage
+from failsoft.serving.seam import Judged, Measures
+from failsoft.serving.web.messages import Entity
 from tests.conftest import ROOT
 from tests.serving.fakes import plan
 from tests.serving.own_world import OwnWorld, example
@@ -122,6 +124,21 @@ async def test_an_app_whose_last_rung_can_fail_is_refused_with_the_mend(tmp_path
     config: AppSpec = replace(there["config"], rungs=guesses)
     with pytest.raises(ConfigError, match=r"the last rung \(by_size\) raised on None: .*end the ladder with a Const"):
         OwnWorld(config, tmp_path)
+
+
+class Naming(Regression):
+    """Names a piece of each item, too."""
+
+    def judge(self, scores: Any, *, rows: int, measures: Measures) -> list[Judged]:
+        piece = Entity(start=0, end=1, slot="room", text="kitchen")
+        return [row._replace(entities=(piece,)) for row in super().judge(scores, rows=rows, measures=measures)]
+
+
+async def test_named_pieces_of_an_instance_stay_as_the_model_gave_them(world: OwnWorld) -> None:
+    """An instance is no text whose piece could be shown: this was a bug's 500."""
+    world.arm.quality = Naming(tolerance=20.0)
+    response = await world.post({"instance": FLAT})
+    assert (response.status_code, response.json()["source"]) == (200, "primary")
 
 
 async def test_a_check_of_instances_that_fails_makes_them_hopeless_and_raises_nothing(tmp_path: Path) -> None:

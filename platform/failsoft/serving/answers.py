@@ -87,7 +87,12 @@ def _source_of(plan: RoutingPlan, arm: Arm) -> Source:
 
 
 def _in_original(entity: Entity, visit: Visit) -> Entity:
-    """The same span in the caller's own text; half characters become U+FFFD, since JSON can't carry them."""
+    """The same span in the caller's own text; half characters become U+FFFD, since JSON can't carry them.
+
+    Where the item is an instance, there is no such text: the piece stays as its model or rung gave it.
+    """
+    if not isinstance(visit.text, str):
+        return entity
     start, end = visit.cleaned.to_original(entity.start, entity.end)
     own = visit.text[start:end].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return entity.model_copy(update={"start": start, "end": end, "text": own})

@@ -19,6 +19,9 @@ import numpy.typing as npt
 from failsoft.errors import ConfigError
 from failsoft.health.window import Outcome
 
+REAL = "biufO"
+"""Kinds of arrays that are real numbers: also integers too large for their own type, which come as objects."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class QualityPolicy:
@@ -139,9 +142,11 @@ def _is_credible(span: SpanDoubt, policy: QualityPolicy) -> bool:
 
 
 def _as_array(scores: npt.ArrayLike) -> npt.NDArray[np.float64] | None:
+    """As numbers; None when they are anything else. Text of digits and dates would become numbers by ``float64``."""
     try:
-        return np.asarray(scores, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):  # ragged, complex, text
+        given = np.asarray(scores)
+        return given.astype(np.float64) if given.dtype.kind in REAL else None
+    except (TypeError, ValueError, OverflowError):  # ragged, or objects that are no numbers
         return None
 
 

@@ -101,6 +101,13 @@ async def test_a_dead_or_absent_model_is_an_error_of_the_model(error: Exception)
     assert reading.outcome is Outcome.ERROR
 
 
+async def test_what_a_model_says_about_half_a_character_can_be_sent_to_the_caller() -> None:
+    """It is the reason in an answer; with half a character in it the whole answer was a 500."""
+    reading = await ask(RayServeException("no such town: \ud83d"))
+    assert isinstance(reading, NoReading)
+    assert reading.why.endswith("no such town: \ufffd")
+
+
 async def test_a_call_that_is_given_up_is_cancelled_at_the_model_too() -> None:
     handle = FakeHandle(None)
     arm = await found(handle)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+import numpy as np
 import pytest
 from hypothesis import given
 
@@ -75,6 +76,28 @@ def test_a_confidence_that_can_be_none_is_a_failure_of_the_rung(confidence: floa
     ladder = FallbackLadder((Scripted(answers=odd), rules()))
     assert ladder.answer("play", "late") is RULES
     assert ladder.failures == {"gbdt": 1}
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        RungAnswer(output="x", confidence=np.array([0.5])),  # type: ignore[arg-type]
+        RungAnswer(output="x", entities=({"start": 0},)),  # type: ignore[arg-type]
+        RungAnswer(output="x", source=Source.PRIMARY),
+        RungAnswer(output="x", source=7),  # type: ignore[arg-type]
+    ],
+)
+def test_an_answer_that_could_not_be_sent_or_comes_in_a_models_name_is_a_failure_of_its_rung(odd: RungAnswer) -> None:
+    ladder = FallbackLadder((Scripted(answers=odd), rules()))
+    assert ladder.answer("play", "late") is RULES
+    assert ladder.failures == {"gbdt": 1}
+
+
+def test_why_a_rung_rests_can_be_told_whatever_characters_it_names() -> None:
+    ladder = FallbackLadder((Scripted(answers=ValueError("no such town: \ud83d")), rules()))
+    for _ in range(6):
+        ladder.answer("play", "late")
+    assert ladder.resting["gbdt"].endswith("no such town: \ufffd")
 
 
 def test_the_last_rung_always_answers_even_after_it_broke() -> None:

@@ -135,6 +135,10 @@ class Raising(Quality):
         raise ZeroDivisionError
 
 
+HOLDS_ITSELF: list[Any] = []
+HOLDS_ITSELF.append(HOLDS_ITSELF)
+
+
 class Sloppy(Quality):
     """Calls everything good."""
 
@@ -154,6 +158,9 @@ class Sloppy(Quality):
         (math.nan, 0.9, "holds nan"),
         ([1.0, math.inf], 0.9, "holds inf"),
         (object(), 0.9, "holds a object"),
+        (HOLDS_ITSELF, 0.9, "recursion"),
+        ("yes", None, "confidence is None"),
+        ("yes", np.array([0.9]), "confidence is array"),
     ],
 )
 def test_what_an_own_kind_calls_good_is_not_when_it_is_no_answer(output: Any, confidence: float, words: str) -> None:
@@ -161,6 +168,43 @@ def test_what_an_own_kind_calls_good_is_not_when_it_is_no_answer(output: Any, co
     assert (bad.outcome, bad.usable) == (Outcome.WEAK, False)
     assert words in bad.why
     assert (good.output, good.usable) == ("fine", True)
+
+
+FINE = Judged(output="fine", confidence=0.9, outcome=Outcome.GOOD, usable=True, reason="")
+
+
+class Listed(Quality):
+    """Its scores are its judgements."""
+
+    def judge(self, scores: Any, *, rows: int, measures: Measures) -> list[Judged]:
+        return list(scores)
+
+
+@pytest.mark.parametrize(
+    ("odd", "words"),
+    [
+        (None, "a NoneType is no judgement"),
+        (FINE._replace(label=["jazz"]), "label is ['jazz'], which is no text"),  # type: ignore[arg-type]
+        (FINE._replace(reason=None), "reason is None"),  # type: ignore[arg-type]
+        (FINE._replace(oov_share=None), "oov_share is None"),  # type: ignore[arg-type]
+        (FINE._replace(entities=({"start": 0},)), "entities are none"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_judgement_that_could_not_be_counted_costs_only_its_own_item_the_answer(odd: Any, words: str) -> None:
+    bad, good = read(Listed(), [odd, FINE])
+    assert (bad.outcome, bad.usable, good.usable) == (Outcome.WEAK, False, True)
+    assert words in bad.why
+
+
+def test_what_is_wrong_with_an_answer_can_be_sent_whatever_characters_it_names() -> None:
+    doubted = FINE._replace(reason="no such town: \ud83d", outcome=Outcome.WEAK)
+    (reading,) = read(Listed(), [doubted], rows=1)
+    assert reading.why == "no such town: \ufffd"
+
+
+def test_a_confidence_of_numpy_is_a_number_like_others() -> None:
+    (reading,) = read(Listed(), [FINE._replace(confidence=np.float32(0.75))], rows=1)  # type: ignore[arg-type]
+    assert (type(reading.confidence), reading.confidence, reading.usable) == (float, 0.75, True)
 
 
 def test_another_number_of_judgements_than_items_answers_none_of_them() -> None:

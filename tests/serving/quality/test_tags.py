@@ -35,6 +35,23 @@ def test_named_pieces_lie_where_their_tokens_lie() -> None:
     assert [(piece.start, piece.end, piece.slot) for piece in answer.entities] == [(5, 15, "artist")]
 
 
+def test_places_may_come_as_an_array_as_tokenizers_give_them() -> None:
+    given = scores(["O", "B-artist"]) | {"offsets": np.array([[(0, 4), (5, 9), (0, 0), (0, 0)]])}
+    (answer,) = RULE.judge(given, rows=1, measures={})
+    assert [(piece.start, piece.end) for piece in answer.entities] == [(5, 9)]
+
+
+@pytest.mark.parametrize("odd", [None, 7, [None, (5, 9)], [(0,), (5, 9)], [(0.5, 4), (5, 9)], "ab"])
+def test_places_that_are_none_cost_the_named_pieces_and_not_the_answer(odd: object) -> None:
+    (answer,) = RULE.judge(scores(["O", "B-artist"]) | {"offsets": [odd]}, rows=1, measures={})
+    assert (answer.usable, answer.entities) == (True, ())
+
+
+def test_a_count_beyond_all_tokens_is_all_of_them_and_no_certainty() -> None:
+    (answer,) = RULE.judge(scores(["O"], sure=0.1) | {"counts": [1e300]}, rows=1, measures={})
+    assert (answer.outcome, answer.usable) == (Outcome.WEAK, False)
+
+
 def test_a_piece_with_one_unsure_token_is_left_out_and_the_text_is_answered() -> None:
     given = scores(["O", "O", "O", "B-artist", "I-artist"], offsets=[(n, n + 1) for n in range(5)])
     given["logits"][0, 4] = [0.0, 0.0, 0.4, 0.3, 0.0]

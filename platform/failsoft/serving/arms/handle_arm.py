@@ -22,6 +22,7 @@ from failsoft.serving.arms.coalescer import Coalescer, CoalescerPolicy
 from failsoft.serving.arms.replies import ModelReply, read_reply
 from failsoft.serving.request import NoReading, Reading
 from failsoft.serving.seam import Quality
+from failsoft.serving.web.problems import whole
 
 _log = logging.getLogger(__name__)
 
@@ -125,9 +126,9 @@ class HandleArm:
 
 
 def last_line(error: Exception) -> str:
-    """What went wrong, without the remote traceback above it."""
+    """What went wrong, without the remote traceback above it; half characters of an instance in it become U+FFFD."""
     lines = str(error).strip().splitlines() or [""]
-    return f"{error.__class__.__name__}: {lines[-1][:200]}"
+    return whole(f"{error.__class__.__name__}: {lines[-1][:200]}")
 
 
 def _raised_over_a_text(error: Exception) -> bool:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from failsoft.health.window import Outcome
 from failsoft.serving.arms.readings import Reading
 from failsoft.serving.plain import as_plain
 from failsoft.serving.seam import Judged, Quality, unusable
+from failsoft.serving.web.messages import Entity
+from failsoft.serving.web.problems import whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,20 +53,45 @@ def read_reply(reply: ModelReply, quality: Quality, *, texts: int) -> list[Readi
 
 
 def checked(judged: Judged) -> Judged:
-    """The judgement, unless it calls good what is none.
+    """The judgement, unless it calls good what is none, or can't be handed on.
 
     None is: a missing answer, one that JSON can't carry or with a number that is NaN, a confidence that is no share.
     """
+    flaw = _flaw(judged)
+    if flaw:
+        return unusable(flaw)
     try:
         output = as_plain(judged.output)
-    except (TypeError, ValueError) as error:
-        return judged._replace(output=None, outcome=Outcome.WEAK, usable=False, reason=judged.reason or str(error))
+    except (TypeError, ValueError, RecursionError) as error:
+        return _refused(judged, None, str(error))
     why = "" if 0.0 <= judged.confidence <= 1.0 else f"confidence is {judged.confidence}"
     if output is None:
         why = "no answer"
     if why:
-        return judged._replace(output=output, outcome=Outcome.WEAK, usable=False, reason=judged.reason or why)
+        return _refused(judged, output, why)
+    if not judged.reason.isascii():
+        judged = judged._replace(reason=whole(judged.reason))
     return judged if output is judged.output else judged._replace(output=output)
+
+
+def _refused(judged: Judged, output: Any, why: str) -> Judged:
+    reason = whole(judged.reason or why)
+    return judged._replace(output=output, outcome=Outcome.WEAK, usable=False, reason=reason)
+
+
+def _flaw(judged: Any) -> str:
+    """What in a judgement of anybody's kind is of another type than promised: it would fail where it is counted."""
+    if not isinstance(judged, Judged):
+        return f"a {type(judged).__name__} is no judgement"
+    for name in ("confidence", "oov_share"):
+        if not isinstance(getattr(judged, name), Real):
+            return f"{name} is {getattr(judged, name)!r:.80}"
+    for name in ("label", "reason"):
+        if not isinstance(getattr(judged, name), str):
+            return f"{name} is {getattr(judged, name)!r:.80}, which is no text"
+    if judged.entities and not all(isinstance(entity, Entity) for entity in judged.entities):
+        return "entities are none"
+    return ""
 
 
 def agreement(quality: Quality, one: Any, other: Any) -> bool | None:
@@ -77,7 +105,7 @@ def agreement(quality: Quality, one: Any, other: Any) -> bool | None:
 def _reading(reply: ModelReply, judged: Judged, *, together: int) -> Reading:
     return Reading(
         output=judged.output,
-        confidence=judged.confidence,
+        confidence=float(judged.confidence),
         entities=judged.entities,
         label=judged.label,
         release=reply.release,

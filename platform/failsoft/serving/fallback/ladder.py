@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any
 
 from failsoft.errors import ConfigError
@@ -18,7 +19,8 @@ from failsoft.health.clock import Clock, SystemClock
 from failsoft.serving.fallback.breaker import BreakerPolicy, RungBreaker
 from failsoft.serving.plain import as_plain
 from failsoft.serving.seam import Rung, RungAnswer
-from failsoft.serving.web.messages import Source
+from failsoft.serving.web.messages import Entity, Source
+from failsoft.serving.web.problems import whole
 
 PROBES: tuple[str, ...] = ("", "play some music", "\ufffd", "\U0001f600 \u0000", "a" * 8_000)
 """What the last rung must answer before it may serve, where items are texts."""
@@ -125,7 +127,7 @@ class FallbackLadder:
             found = _checked(rung.answer(item), rung.name)
         except Exception as error:  # noqa: BLE001 -- a rung may be anybody's code; the caller gets an answer whatever it does
             self._failures[rung.name] += 1
-            breaker.failed(ticket, f"{error.__class__.__name__}: {error}"[:200])
+            breaker.failed(ticket, whole(f"{error.__class__.__name__}: {error}"[:200]))
             return None
         took_s = self._clock.monotonic_s() - began_s
         if took_s <= self._policy.slow_s:
@@ -145,17 +147,19 @@ def _checked(answer: RungAnswer | None, name: str) -> RungAnswer | None:
     if answer is None:
         return None
     if not _sane(answer):
-        raise ValueError(f"output {answer.output!r} with confidence {answer.confidence} is no answer")
+        raise ValueError(f"{answer!r:.200} is no answer")
     output = as_plain(answer.output)
     if output is answer.output and answer.source:
         return answer
     return replace(answer, output=output, source=answer.source or name)
 
 
-def _sane(answer: RungAnswer) -> bool:
-    """0, False and an empty list are answers; no text at all is none."""
+def _sane(answer: Any) -> bool:
+    """0, False and an empty list are answers; no text at all is none, nor is one in a model's name."""
     missing = answer.output is None or (isinstance(answer.output, str) and not answer.output)
-    return not missing and (answer.confidence is None or 0.0 <= answer.confidence <= 1.0)
+    sure = answer.confidence is None or (isinstance(answer.confidence, Real) and 0.0 <= answer.confidence <= 1.0)
+    pieces = all(isinstance(entity, Entity) for entity in answer.entities)
+    return not missing and sure and pieces and isinstance(answer.source, str) and answer.source not in RESERVED
 
 
 def _refuse_names(names: Sequence[str]) -> None:

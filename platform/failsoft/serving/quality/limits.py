@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from failsoft.errors import ConfigError
 from failsoft.health.window import Outcome
+from failsoft.serving.defence import REAL
 from failsoft.serving.seam import Judged
 
 
@@ -52,7 +53,8 @@ class Limits:
 def numbers(scores: Any, *, rows: int, ndim: int) -> NDArray[np.float64] | None:
     """Scores as float64 with ``rows`` rows and ``ndim`` axes; None when they are anything else."""
     try:
-        array = np.asarray(scores, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):  # ragged, complex, text, None
+        given = np.asarray(scores)
+        array = given.astype(np.float64) if given.dtype.kind in REAL else None
+    except (TypeError, ValueError, OverflowError):  # ragged, or objects that are no numbers
         return None
-    return array if array.ndim == ndim and array.shape[0] == rows else None
+    return array if array is not None and array.ndim == ndim and array.shape[0] == rows else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -91,9 +92,8 @@ class Tagging(Quality):
         if not 0.0 < temperature < math.inf:
             return [unusable(f"the release's temperature is {temperature}")] * rows
         with np.errstate(invalid="ignore"):  # rows that are not finite are found, not warned of
-            found = _Found.of(logits_BTS / temperature, np.minimum(counts_B, logits_BTS.shape[1]))
-        places = list(given.get("offsets") or ())[:rows]
-        places += [None] * (rows - len(places))
+            found = _Found.of(logits_BTS / temperature, np.minimum(counts_B, logits_BTS.shape[1]).astype(np.int64))
+        places = _places(given.get("offsets"), rows)
         return [self._judged(found, row, offsets) for row, offsets in enumerate(places)]
 
     def _judged(self, found: _Found, row: int, offsets: Sequence[tuple[int, int]] | None) -> Judged:
@@ -133,8 +133,19 @@ def pieces(tags: Sequence[str]) -> Iterator[tuple[int, int, str]]:
             first, name = place, slot
 
 
-def _counts(given: Any, rows: int) -> NDArray[np.int64] | None:
+def _counts(given: Any, rows: int) -> _Float | None:
     counts_B = numbers(given, rows=rows, ndim=1)
-    if counts_B is None or not (np.isfinite(counts_B) & (counts_B >= 0.0)).all():
+    return counts_B if counts_B is not None and (np.isfinite(counts_B) & (counts_B >= 0.0)).all() else None
+
+
+def _places(given: Any, rows: int) -> list[list[tuple[int, int]] | None]:
+    """Where the tokens of each text lie, from lists or an array; None for a text whose places are none."""
+    found = list(given)[:rows] if isinstance(given, Sequence | np.ndarray) else []
+    return [_places_of(row) for row in found] + [None] * (rows - len(found))
+
+
+def _places_of(row: Any) -> list[tuple[int, int]] | None:
+    try:
+        return [(index(start), index(end)) for start, end in row]
+    except (TypeError, ValueError):
         return None
-    return counts_B.astype(np.int64)
