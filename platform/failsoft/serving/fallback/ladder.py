@@ -11,8 +11,9 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Real
 from typing import Any
+
+import numpy as np
 
 from failsoft.errors import ConfigError
 from failsoft.health.clock import Clock, SystemClock
@@ -157,9 +158,14 @@ def _checked(answer: RungAnswer | None, name: str) -> RungAnswer | None:
 def _sane(answer: Any) -> bool:
     """0, False and an empty list are answers; no text at all is none, nor is one in a model's name."""
     missing = answer.output is None or (isinstance(answer.output, str) and not answer.output)
-    sure = answer.confidence is None or (isinstance(answer.confidence, Real) and 0.0 <= answer.confidence <= 1.0)
+    sure = answer.confidence is None or _is_share(answer.confidence)
     pieces = all(isinstance(entity, Entity) for entity in answer.entities)
     return not missing and sure and pieces and isinstance(answer.source, str) and answer.source not in RESERVED
+
+
+def _is_share(value: Any) -> bool:
+    """An array may compare like a number, but can't be sent as one."""
+    return isinstance(value, float | int | np.floating | np.integer) and bool(0.0 <= value <= 1.0)
 
 
 def _refuse_names(names: Sequence[str]) -> None:
