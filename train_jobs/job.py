@@ -79,10 +79,12 @@ class HereDriver:
         """Make the run's folder ready, or find it ready.
 
         Raises:
+            DriverLostError: storage, network or Ray were away just then; that costs an attempt.
             FailsoftError: the data can't be read, the folder is another run's, or the remote store can't be used.
         """
-        self.look_at_remote()
-        self._prepared()
+        with lost_to_ray("the preparation of the run"):
+            self.look_at_remote()
+            self._prepared()
         sweep()
 
     def look_at_remote(self) -> None:

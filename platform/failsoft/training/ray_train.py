@@ -68,10 +68,10 @@ def run_attempt(build: Build, config: Any, settings: RaySettings) -> str | None:
     for name, value in _DRIVER_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     rays_list = settings.folder / _RAY_LIST_OF_CHECKPOINTS
-    if rays_list.exists():  # storage that became read-only refuses to remove even what is not there
-        rays_list.unlink(missing_ok=True)
     try:
         with lost_to_ray("the attempt"), warm_environment([build.__module__], settings) as environment:
+            if rays_list.exists():  # storage that became read-only refuses to remove even what is not there
+                rays_list.unlink(missing_ok=True)
             return _fitted(_trainer(build, config, settings, environment), settings)
     except DriverLostError as error:
         settings.open_ledger().record(CONTROLLER_LOST, first_lines(error))
