@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -150,7 +151,40 @@ def test_what_callers_brought_and_what_the_others_brought_is_all_there_is(
     assert OutcomeBatch.of(report.as_json()) == report
 
 
-@pytest.mark.parametrize("wrong", [{"slow": 3, "timed": 2}, {"callers": {7: {"weak": -1}}}, {"slow": -1}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sequence": math.nan},
+        {"sequence": "2"},
+        {"sequence": -1},
+        {"epoch": None},
+        {"gateway": None},
+        {"mirrored": "no"},
+        {"latency_ms": "1"},
+        {"outcomes": {"good": 1.9}},
+        {"outcomes": {"good": 10**12}},
+        {"slow": 0, "timed": 10**9},
+        {"callers": {str(number): {} for number in range(1_000_001)}},
+    ],
+    ids=lambda changes: f"{next(iter(changes))}-{str(next(iter(changes.values())))[:20]}",
+)
+def test_a_report_that_no_gateway_makes_is_refused_whole(changes: dict[str, object]) -> None:
+    """A number that is none would be new for ever, and 10**12 answers would be fed to a window one by one."""
+    with pytest.raises(ConfigError):
+        OutcomeBatch.of(batch(1, {Outcome.GOOD: 2}).as_json() | changes)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"slow": 3, "timed": 2},
+        {"callers": {7: {"weak": -1}}},
+        {"slow": -1},
+        {"callers": {7: {"good": 3}, 8: {"good": 3}}},
+        {"callers": {7: {"sideways": 1}}},
+        {"callers": {7: {"timed": 1}}},
+    ],
+)
 def test_impossible_parts_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="impossible"):
         replace(batch(1, {Outcome.GOOD: 5}), **wrong)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, TypeVar
 
 from failsoft.errors import ConfigError
@@ -14,6 +15,8 @@ from failsoft.serving.plan.plan import Arm
 
 KeyT = TypeVar("KeyT")
 SLOW, TIMED = "slow", "timed"
+_MAX_CALLS = 1_000_000
+"""A gateway reports at least every few seconds; each call of a report is fed to a window, so they must be countable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +45,28 @@ class OutcomeBatch:
     """The part of some callers in all this: for each, counts by an outcome's name, ``slow`` and ``timed``."""
 
     def __post_init__(self) -> None:
-        """Refuse counts below zero, which would cancel evidence."""
+        """Refuse what would cancel evidence, make some up, or count twice: a number that is none is never old."""
         parts = [part for by_caller in self.callers.values() for part in by_caller.values()]
-        shares = ((self.agree, self.compared), (self.slow, self.timed))
-        if min([0, *self.outcomes.values(), *parts]) < 0 or not all(0 <= part <= whole for part, whole in shares):
+        shares = [(self.agree, self.compared), (self.slow, self.timed), *self._parts_and_wholes()]
+        numbers: list[Any] = [self.sequence, self.epoch, *self.outcomes.values(), *parts, *(part for part, _ in shares)]
+        whole = all(isinstance(number, Integral) and int(number) >= 0 for number in numbers)
+        kinds: tuple[tuple[Any, Any], ...] = (
+            (self.gateway, str),
+            (self.mirrored, bool),
+            (self.latency_ms, (int, float)),
+        )
+        if not (whole and all(isinstance(*kind) for kind in kinds) and all(part <= all_ for part, all_ in shares)):
             raise ConfigError(f"batch {self.sequence} of {self.gateway} has impossible counts: {self.as_json()}")
+
+    def _parts_and_wholes(self) -> Iterator[tuple[int, int]]:
+        """What callers brought in all, of each kind, and what there was."""
+        brought: Counter[str] = Counter()
+        for part in self.callers.values():
+            brought.update(part)
+        whole = {str(outcome): count for outcome, count in self.outcomes.items()}
+        whole |= {SLOW: self.slow, TIMED: self.timed}
+        yield from ((count, whole.get(kind, 0)) for kind, count in brought.items())
+        yield from ((part.get(SLOW, 0), part.get(TIMED, 0)) for part in self.callers.values())
 
     @property
     def has_bad(self) -> bool:
@@ -98,12 +118,14 @@ class OutcomeBatch:
         """Read what :meth:`as_json` gave.
 
         Raises:
-            ConfigError: fields are missing, unknown or impossible.
+            ConfigError: fields are missing, unknown or impossible, or the batch is larger than any traffic makes one.
         """
         try:
             fields = dict(body)
-            outcomes = {Outcome(name): int(count) for name, count in fields.pop("outcomes").items()}
+            outcomes = {Outcome(name): count for name, count in fields.pop("outcomes").items()}
             callers = {int(caller): dict(part) for caller, part in fields.pop("callers", {}).items()}
+            if not max(sum(outcomes.values()), fields.get("timed", 0), len(callers)) <= _MAX_CALLS:
+                raise ValueError(f"more than {_MAX_CALLS:,} calls between two reports")
             return cls(arm=Arm(fields.pop("arm")), outcomes=outcomes, callers=callers, **fields)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ConfigError(f"not an outcome batch: {error.__class__.__name__}: {error}") from error
