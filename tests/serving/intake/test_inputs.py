@@ -64,8 +64,12 @@ def test_an_instance_arrives_as_its_schema_makes_it() -> None:
             one.model_validate(body)
 
 
-def test_an_instance_may_be_null_where_it_may_be_anything() -> None:
+def test_an_instance_may_be_null_where_it_may_be_anything_and_nowhere_else() -> None:
+    """It went to the model, and what the model said of it was held against the model."""
     assert Instances().request().model_validate({"instance": None}).items == [None]
+    for kind in (Flat, tuple[float, float]):
+        with pytest.raises(ValidationError, match="instance"):
+            Instances(schema=kind).request().model_validate({"instance": None})
 
 
 def test_more_instances_than_are_answered_at_once_are_refused() -> None:

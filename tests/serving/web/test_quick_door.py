@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from typing import Any
 
 import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict
 from starlette.types import Message, Receive, Scope, Send
 
 from failsoft.errors import PlanStoreError
+from failsoft.serving import ConstantRung, Instances
 from failsoft.serving.intents import INTENTS
+from failsoft.serving.task import Task
 from failsoft.serving.web import examples
 from failsoft.serving.web.messages import PredictAnswer, PredictRequest
 from failsoft.serving.web.quick_door import QuickDoor
@@ -64,6 +68,51 @@ async def test_any_body_is_read_and_refused_alike_on_both_ways(body: bytes) -> N
 async def test_any_content_type_is_taken_and_refused_alike(kind: str) -> None:
     body, headers = json.dumps({"text": "play some jazz"}).encode(), {"Content-Type": kind}
     assert (await said(body, headers))[0] == (await said(body, LONG_WAY | headers))[0]
+
+
+@pytest.mark.parametrize("kinds", [("text/plain", "application/json"), ("application/json", "text/plain")])
+async def test_of_several_content_types_the_same_one_counts_on_both_ways(kinds: tuple[str, str]) -> None:
+    statuses = []
+    for extra in ([], [("X-Request-Timeout-Ms", "600000")]):
+        async with app_of(FakeFront()) as client:
+            headers = [("Content-Type", kind) for kind in kinds]
+            response = await client.post("/v1/predict", content=b'{"text":"play"}', headers=headers + extra)
+            statuses.append(response.status_code)
+    assert statuses[0] == statuses[1]
+
+
+class Strict(BaseModel):
+    """What is a tuple or a date only as JSON, not as Python's values."""
+
+    model_config = ConfigDict(strict=True)
+
+    when: date
+    rooms: tuple[int, int]
+
+
+STRICT = Task(inputs=Instances(schema=Strict), rungs=lambda _bundle: [ConstantRung("?")])
+
+
+@pytest.mark.parametrize(
+    ("instance", "status"),
+    [
+        ('{"when": "2026-03-01", "rooms": [1, 2]}', 200),
+        ('{"when": "2026-03-01", "rooms": [1, "2"]}', 422),
+        ('{"when": "\\ud83d", "rooms": [1, 2]}', 422),
+    ],
+)
+async def test_a_strict_schema_of_instances_is_read_as_json_on_both_ways(instance: str, status: int) -> None:
+    answers = []
+    for headers in ({}, LONG_WAY):
+        app = build_routes(FakeFront(), guard, wire=wire_of(STRICT))
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
+            body = f'{{"instance": {instance}}}'.encode()
+            response = await client.post("/v1/predict", content=body, headers=JSON | headers)
+            answers.append((response.status_code, response.json()))
+    assert answers[0] == answers[1]
+    assert answers[0][0] == status
+    assert status == 200 or "rooms.0" not in answers[0][1]["detail"], "only what is wrong is named"
 
 
 async def test_an_error_raised_on_purpose_reads_as_on_the_long_way() -> None:

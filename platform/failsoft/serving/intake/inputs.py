@@ -187,7 +187,7 @@ class InstanceAsk(Ask):
 @lru_cache
 def _request_of(schema: ByIdentity, max_items: int) -> type[Ask]:
     one: dict[str, Any] = {
-        "instance": (schema.kind | None, Field(default=None)),
+        "instance": (schema.kind, Field(default=None)),  # null only where the schema has it: a default is not looked at
         "instances": (list[schema.kind] | None, Field(default=None, min_length=1, max_length=max_items)),  # type: ignore[name-defined]
     }
     return create_model("InstanceRequest", __base__=InstanceAsk, __doc__=InstanceAsk.__doc__, **one)

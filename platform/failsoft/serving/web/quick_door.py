@@ -71,12 +71,13 @@ class QuickDoor:
             return False
         if scope["path"].removeprefix(scope.get("root_path", "")) != self._path:
             return False
-        is_json = False
+        kind = None
         for name, value in scope["headers"]:
             if name in self._long_way:
                 return False
-            is_json = is_json or (name == b"content-type" and value.partition(b";")[0].strip().lower() == _JSON)
-        return is_json
+            if name == b"content-type" and kind is None:  # of several the first one counts, as behind this door
+                kind = value
+        return kind is not None and kind.partition(b";")[0].strip().lower() == _JSON
 
     def _read(self, message: Message) -> BaseModel | None:
         """The request in a message that holds the whole of it; None when it does not, or does not fit."""

@@ -23,6 +23,7 @@ from failsoft.errors import (
 )
 from failsoft.serving.web import examples
 from failsoft.serving.web.api_description import describe, refusals
+from failsoft.serving.web.as_json import read_as_json
 from failsoft.serving.web.bodies import BodyLimit
 from failsoft.serving.web.messages import MAX_ID_CHARS, MAX_TIMEOUT_MS, Ask
 from failsoft.serving.web.problems import problem_answer
@@ -148,7 +149,8 @@ def _add_answers(app: FastAPI, front: Front, wire: Wire) -> None:
         answer = await front.predict(body.within(caller_waits_ms).asked_by(caller_id))
         return Response(answer.model_dump_json(), media_type="application/json")  # FastAPI would check it all again
 
-    predict.__annotations__["body"] = Annotated[wire.request, Body(openapi_examples=dict(wire.request_examples))]
+    body = Body(openapi_examples=dict(wire.request_examples))
+    predict.__annotations__["body"] = Annotated[wire.request, read_as_json(wire.request), body]
 
     async def status() -> dict[str, Any]:
         return front.status()
