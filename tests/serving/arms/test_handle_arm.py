@@ -229,3 +229,20 @@ async def test_a_call_says_how_long_the_most_patient_of_its_callers_waits() -> N
 async def test_a_call_that_came_to_its_turn_when_its_callers_had_left_is_shed_load() -> None:
     reading = await ask(RayTaskError("predict", "...", SaturatedError("its callers had left")).as_instanceof_cause())
     assert reading.outcome is Outcome.SHED
+
+
+async def test_an_item_that_cannot_be_weighed_is_asked_alone_and_holds_up_nobody() -> None:
+    """It stayed at the head of the line: every call after it failed before it was made, and the model was lost."""
+
+    def weigh(text: str) -> int:
+        if text == "odd":
+            raise TypeError("no length")
+        return len(text)
+
+    handle = Answering()
+    arm = HandleArm(cast("DeploymentHandle[Any]", handle), IntentsAndEntities(), weigh=weigh)
+    await arm.warm_up(within_s=1.0)
+    async with asyncio.timeout(1.0):
+        readings = await asyncio.gather(*(arm.ask(text) for text in ("play", "odd", "stop")))
+    assert all(isinstance(reading, Reading) for reading in readings)
+    assert ["odd"] in handle.calls

@@ -59,6 +59,7 @@ class _Asked(Generic[ReplyT]):
     """A text or an instance that somebody waits for."""
 
     text: Any
+    chars: int
     reply: asyncio.Future[ReplyT]
 
 
@@ -70,7 +71,8 @@ class Coalescer(Generic[ReplyT]):
         policy: sizes and waits.
         max_held: texts waiting or out; more are refused at once.
         later: calls back after a time; the running loop's own unless given.
-        weigh: how many characters a text has, or what an instance counts for.
+        weigh: how many characters a text has, or what an instance counts for; asked once for each. A raise is its
+            asker's affair alone.
     """
 
     def __init__(
@@ -109,13 +111,14 @@ class Coalescer(Generic[ReplyT]):
 
         Raises:
             SaturatedError: as many texts as may be are waiting or out already.
-            Exception: what the call that carried the text raised.
+            Exception: what weighing the text, or the call that carried it, raised.
         """
         if self._held >= self._max_held:
             raise SaturatedError(f"{self._held} texts of this gateway wait for it already")
+        chars = self._weigh(text)
         reply: asyncio.Future[ReplyT] = asyncio.get_running_loop().create_future()
         self._held += 1
-        self._waiting.append(_Asked(text=text, reply=reply))
+        self._waiting.append(_Asked(text=text, chars=chars, reply=reply))
         self._arrange()
         try:
             return await reply
@@ -158,14 +161,13 @@ class Coalescer(Generic[ReplyT]):
         chars = 0
         while self._waiting and len(batch) < self._policy.max_texts:
             asked = self._waiting[0]
-            chars += self._weigh(asked.text)
+            if asked.reply.done():
+                self._waiting.popleft()
+                continue
+            chars += asked.chars
             if batch and chars > self._policy.max_chars:
                 break
-            self._waiting.popleft()
-            if asked.reply.done():
-                chars -= self._weigh(asked.text)
-            else:
-                batch.append(asked)
+            batch.append(self._waiting.popleft())
         return batch
 
     async def _carry(self, batch: list[_Asked[ReplyT]]) -> None:

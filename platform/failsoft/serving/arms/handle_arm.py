@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -60,9 +61,8 @@ class HandleArm:
         self._handle = handle
         self._quality = quality
         self._clock = clock or SystemClock()
-        self._coalescer = Coalescer(
-            self._ask_all, policy=together, max_held=max_held, weigh=lambda due: weigh(due.text)
-        )
+        self._weigh = weigh
+        self._coalescer = Coalescer(self._ask_all, policy=together, max_held=max_held, weigh=self._weight)
         self.starting = True
         """No replica has been found yet. Callers don't wait for that, and it says nothing about the model."""
 
@@ -94,6 +94,14 @@ class HandleArm:
             return NoReading(outcome=Outcome.SHED, why=f"the model's queue is full: {error}")
         except ServingError as error:
             return NoReading(outcome=Outcome.ERROR, why=f"the model failed: {error}")
+
+    def _weight(self, due: _Due) -> int:
+        """One that can't be weighed fills a call: anybody's inputs weigh, and their item is asked all the same."""
+        try:
+            return int(self._weigh(due.text))
+        except Exception as error:  # noqa: BLE001 -- at the head of the line it would hold up all that come after it
+            _log.warning("an item can't be weighed and travels alone: %s", last_line(error))
+            return sys.maxsize
 
     async def _ask_all(self, dues: Sequence[_Due]) -> Sequence[Reading | NoReading]:
         texts = [due.text for due in dues]
