@@ -12,9 +12,9 @@ from failsoft.health.lifecycle import Lifecycle
 from failsoft.health.monitor import HealthMonitor, HealthPolicy, Status, Verdict
 from failsoft.health.sequential import Tally
 from failsoft.health.window import Outcome
-from failsoft.serving.plan.plan import Stage
+from failsoft.serving.plan.plan import Colour, Stage
 from failsoft.serving.rollout.judgement import Action, Evidence, answers_to_compare, in_words, judge_stage
-from failsoft.serving.rollout.shaping import mirror_share_wanted, ready_fraction
+from failsoft.serving.rollout.shaping import mirror_share_wanted, ready_fraction, ready_fractions
 from failsoft.serving.rollout.stages import MOVES, NEXT, ON_TRIAL, StagePolicy, stage_policy
 from tests.serving.worlds import quick_policy
 
@@ -245,3 +245,10 @@ def test_thin_traffic_raises_the_share_of_copies_to_what_the_stage_needs() -> No
 )
 def test_ready_replicas_are_counted_among_those_that_stay(states: dict[str, int], fraction: float | None) -> None:
     assert ready_fraction(states) == fraction
+
+
+def test_of_two_apps_on_one_cluster_the_smaller_share_of_ready_replicas_counts() -> None:
+    half, all_run = {"RUNNING": 1, "STARTING": 1}, {"RUNNING": 2}
+    for apps in ([half, all_run], [all_run, half]):
+        assert ready_fractions([(Colour.BLUE, states) for states in apps]) == {Colour.BLUE: 0.5}
+    assert ready_fractions([(Colour.BLUE, all_run), (Colour.GREEN, {})]) == {Colour.BLUE: 1.0}

@@ -26,7 +26,7 @@ from failsoft.serving.plan.planstore import PlanStore
 from failsoft.serving.plan.trips import Trip
 from failsoft.serving.rollout.control import Controller, ControllerConfig
 from failsoft.serving.rollout.evidence import OutcomeBatch
-from failsoft.serving.rollout.shaping import ready_fraction
+from failsoft.serving.rollout.shaping import ready_fractions
 
 __all__ = [
     "ControllerClient",
@@ -47,15 +47,12 @@ _CALL_S = 10.0
 
 def _ready_fractions() -> dict[Colour, float]:
     """From Serve: deployments named for the colours, whatever the app is called."""
-    found: dict[Colour, float] = {}
-    for app in serve.status().applications.values():
-        for colour in Colour:
-            deployment = app.deployments.get(colour)
-            states = deployment.replica_states if deployment is not None else {}
-            fraction = ready_fraction({str(state): count for state, count in states.items()})
-            if fraction is not None:
-                found[colour] = fraction
-    return found
+    return ready_fractions(
+        (colour, {str(state): count for state, count in app.deployments[colour].replica_states.items()})
+        for app in serve.status().applications.values()
+        for colour in Colour
+        if colour in app.deployments
+    )
 
 
 def controller_name(home: str | Path) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from failsoft.serving.plan.plan import RoutingPlan, Stage
+from failsoft.serving.plan.plan import Colour, RoutingPlan, Stage
 from failsoft.serving.rollout.stages import ON_TRIAL, StagePolicy
 
 _SETTLED_S = 1.0
@@ -82,3 +82,17 @@ def ready_fraction(replicas_by_state: Mapping[str, int]) -> float | None:
     """Share of a deployment's replicas that run, of all but those that are leaving; None without any."""
     staying = sum(count for state, count in replicas_by_state.items() if state != "STOPPING")
     return replicas_by_state.get("RUNNING", 0) / staying if staying else None
+
+
+def ready_fractions(deployments: Iterable[tuple[Colour, Mapping[str, int]]]) -> dict[Colour, float]:
+    """For each colour of which something is known the share of its replicas that run.
+
+    Two apps on one cluster have a blue one each, and whose is whose is not told: the smaller share counts, since with
+    the other's a model could get more traffic than it can carry.
+    """
+    found: dict[Colour, float] = {}
+    for colour, replicas_by_state in deployments:
+        fraction = ready_fraction(replicas_by_state)
+        if fraction is not None:
+            found[colour] = min(fraction, found.get(colour, fraction))
+    return found
