@@ -30,6 +30,7 @@ from failsoft.training.survival.preflight import (
 from failsoft.training.survival.preflight_compute import MATMUL, known_answer_on_device
 from failsoft.training.survival.preflight_faults import NodeFault, Struck, faults_of
 from failsoft.training.survival.preflight_host import bytes_needed, storage_trouble
+from failsoft.training.survival.preflight_meeting import MEETING
 from failsoft.training.survival.preflight_node import Look, look_around
 from failsoft.training.survival.preflight_record import Record, Standing, read_record, write_record
 from failsoft.training.survival.room import NodeRoom, need_of, usable
@@ -103,12 +104,22 @@ def look_at_nodes(
     reports = _Looks(settings=settings, policy=policy, record=known, struck=struck, clock=clock).at(rooms)
     trouble = storage_trouble(list(reports.values()))
     fit = [node for node, report in reports.items() if report.without(trouble).passed]
-    trusted = [node for node in fit if node not in known.excluded]
-    doubted = [node for node in fit if node in known.excluded]
+    free = _with_a_free_gpu(rooms) if settings.gpu else frozenset(fit)
+    busy = [node for node in fit if node not in free]
+    for node in busy:
+        reports[node] = reports[node].with_findings([not_here(MEETING, "its GPUs are in use")])
+    trusted = [node for node in fit if node not in known.excluded and node not in busy]
+    doubted = [node for node in fit if node in known.excluded and node not in busy]
     meetings = Meetings(fabric=settings.fabric, gpu=settings.gpu, policy=policy, struck=struck, clock=clock)
     for node, finding in meetings.findings(trusted, doubted).items():
         reports[node] = reports[node].with_findings([finding])
     return tuple(reports.values())
+
+
+def _with_a_free_gpu(before: Mapping[str, NodeRoom]) -> frozenset[str]:
+    """Asked after the looks, when Ray's view knows that the workers before are gone. Others could not come to meet."""
+    now = before.values() if (asked := rooms_here()) is None else asked
+    return frozenset(room.node for room in now if room.free.get("GPU", 0.0) >= 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
