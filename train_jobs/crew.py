@@ -56,11 +56,18 @@ class _Hands:
 
 
 class _Barred:
-    """Nodes that shall get no worker, while a run waits for some: one may have come, or been mended, meanwhile."""
+    """Nodes that shall get no worker, while a run waits for some: one may have come, or been mended, meanwhile.
 
-    def __init__(self, driver: Driver, clock: Clock) -> None:
+    Args:
+        driver: looks.
+        clock: tells the time.
+        before: called before each look.
+    """
+
+    def __init__(self, driver: Driver, clock: Clock, before: Callable[[], object]) -> None:
         self._driver = driver
         self._clock = clock
+        self._before = before
         self._seen: frozenset[str] = frozenset()
         self._barred: frozenset[str] | None = None
         self._asked_s = 0.0
@@ -70,6 +77,7 @@ class _Barred:
         here, now_s = frozenset(room.node for room in rooms), self._clock.monotonic_s()
         old = self._barred is not None and not here - self._seen
         if self._barred is None or not old or (self._barred and now_s - self._asked_s >= _LOOK_AGAIN_S):
+            self._before()
             self._barred = self._driver.excluded()
             self._asked_s = self._clock.monotonic_s()
             self._seen |= here
@@ -117,9 +125,7 @@ class Crew:
             withdraw_resize(self._plan.folder)
             self._driver.start()
             hands = self._muster()
-            if self._wishes:  # however the wait ended: a wish that comes true later would hold the room of others
-                self._driver.wish(0, frozenset())
-                self._wishes = False
+            self._wish_no_more()
             if hands is None:
                 return "told to leave while it waited for workers"
             self._growth.began(hands.workers, self._clock.monotonic_s())
@@ -134,7 +140,7 @@ class Crew:
         Where the cluster does not say what it has, Ray itself shall find out.
         """
         since_s, said, limits = self._clock.monotonic_s(), "", self._plan.workers
-        barred = _Barred(self._driver, self._clock)
+        barred = _Barred(self._driver, self._clock, before=self._wish_no_more)
         while not self._told():
             rooms = self._driver.rooms()
             if rooms is None:
@@ -152,6 +158,12 @@ class Crew:
                 self._driver.wish(limits.least, excluded)
             self._clock.sleep_s(self._plan.resize.look_s if settled else _SETTLING_LOOK_S)
         return None
+
+    def _wish_no_more(self) -> None:
+        """However the wait ended: a wish that comes true holds room, of others, and of a look that needs the GPUs."""
+        if self._wishes:
+            self._driver.wish(0, frozenset())
+            self._wishes = False
 
     def _chosen(self, workers: int, rooms: tuple[NodeRoom, ...], excluded: frozenset[str]) -> None:
         limits = self._plan.workers

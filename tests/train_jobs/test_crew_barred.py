@@ -27,12 +27,16 @@ class Cluster:
     unfit_until_s: dict[str, float]
     looks: int = 0
     began: list[tuple[int, frozenset[str]]] = field(default_factory=list)
+    wished: int = 0
+    """Workers, as Ray was told last."""
+    wished_at_looks: list[int] = field(default_factory=list)
 
     def start(self) -> None:
         pass
 
     def excluded(self) -> frozenset[str]:
         self.looks += 1
+        self.wished_at_looks.append(self.wished)
         now_s = self.clock.monotonic_s()
         return frozenset(node for node, until_s in self.unfit_until_s.items() if until_s > now_s)
 
@@ -41,7 +45,7 @@ class Cluster:
         return tuple(room(node) for node, from_s in self.comes_s.items() if from_s <= now_s)
 
     def wish(self, workers: int, excluded: frozenset[str]) -> None:
-        pass
+        self.wished = workers
 
     def attempt(self, workers: int, excluded: frozenset[str]) -> str | None:
         self.began.append((workers, excluded))
@@ -89,3 +93,10 @@ def test_a_node_that_comes_while_a_run_waits_is_looked_at_before_it_gets_a_worke
     run_once(cluster, tmp_path)
     assert cluster.began == [(2, frozenset({"b2"}))]
     assert cluster.looks == 3
+
+
+def test_a_look_at_a_node_that_came_finds_nothing_held_by_the_wish_that_it_came_for(tmp_path: Path) -> None:
+    cluster = Cluster(clock=ManualClock(), comes_s={"a": 0.0, "b": 60.0, "c": 90.0}, unfit_until_s={})
+    run_once(cluster, tmp_path, workers=3)
+    assert cluster.wished_at_looks == [0, 0, 0]
+    assert cluster.wished == 0
