@@ -174,6 +174,16 @@ async def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it never came to hold")
 
 
+async def test_a_session_named_in_a_header_is_the_key_and_a_header_that_is_no_name_is_refused() -> None:
+    front, ask = FakeFront(), {"text": "a", "key": "mine"}
+    async with client(front) as http:
+        await http.post("/v1/predict", json=ask, headers={"X-Session-Id": "session-4"})
+        await http.post("/v1/predict", json=ask)
+        refused = await http.post("/v1/predict", json=ask, headers={"X-Session-Id": "x" * 300})
+    assert [request.key for request in front.asked] == ["session-4", "mine"]
+    assert refused.status_code == 422
+
+
 async def test_only_when_the_gateway_itself_is_full_a_caller_is_sent_away_and_told_when_to_come_back() -> None:
     front = FakeFront()
     front.holds.clear()

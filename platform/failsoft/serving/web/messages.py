@@ -89,6 +89,10 @@ class Ask(BaseModel):
         """The same request, of ``caller`` if somebody who knows says so; else of whom it says itself."""
         return self if caller is None else self.model_copy(update={"caller": caller})
 
+    def keyed_by(self, key: str | None) -> Self:
+        """The same request, with ``key`` if somebody who knows the session says so; else with its own."""
+        return self if key is None else self.model_copy(update={"key": key})
+
     @property
     def whose(self) -> int | None:
         """The number of its caller; None: it names none."""

@@ -34,7 +34,7 @@ from failsoft.serving.web.wire import Wire
 
 _log = logging.getLogger(__name__)
 _PREDICT, _STATUS, _HEALTH = "/v1/predict", "/v1/status", "/healthz"
-_TIMEOUT_HEADER, _CALLER_HEADER = "X-Request-Timeout-Ms", "X-Caller-Id"
+_TIMEOUT_HEADER, _CALLER_HEADER, _KEY_HEADER = "X-Request-Timeout-Ms", "X-Caller-Id", "X-Session-Id"
 _DEGRADE, _RESTORE, _PROPOSE = "/v1/degrade", "/v1/restore", "/v1/releases/{name}/propose"
 Guard = Callable[[str | None], None]
 """Raises NotAuthorizedError unless an Authorization header carries the operator's token."""
@@ -111,7 +111,7 @@ def build_routes(
         form=wire.request,
         answer=front.predict,
         refuse=_as_problem,
-        long_way=frozenset(name.lower().encode() for name in (_TIMEOUT_HEADER, _CALLER_HEADER)),
+        long_way=frozenset(name.lower().encode() for name in (_TIMEOUT_HEADER, _CALLER_HEADER, _KEY_HEADER)),
     )
     app.add_middleware(Turnstile, max_inside=max_requests, paths=[_PREDICT])
     app.add_middleware(BodyLimit, max_bytes=max_body_bytes)  # outside: a body that trickles in takes nobody's place
@@ -128,7 +128,7 @@ def build_routes(
     return app
 
 
-_CallerWaitsMs = Annotated[
+_WaitsMs = Annotated[
     float | None,
     Header(alias=_TIMEOUT_HEADER, gt=0.0, le=MAX_TIMEOUT_MS, description="As timeout_ms; the shorter holds."),
 ]
@@ -143,10 +143,20 @@ _CallerId = Annotated[
     ),
 ]
 
+_SessionId = Annotated[
+    str | None,
+    Header(
+        alias=_KEY_HEADER,
+        min_length=1,
+        max_length=MAX_ID_CHARS,
+        description="As key, and before it: the same session stays with the same model.",
+    ),
+]
+
 
 def _add_answers(app: FastAPI, front: Front, wire: Wire) -> None:
-    async def predict(body: Ask, caller_waits_ms: _CallerWaitsMs = None, caller_id: _CallerId = None) -> Response:
-        answer = await front.predict(body.within(caller_waits_ms).asked_by(caller_id))
+    async def predict(body: Ask, ms: _WaitsMs = None, caller: _CallerId = None, key: _SessionId = None) -> Response:
+        answer = await front.predict(body.within(ms).asked_by(caller).keyed_by(key))
         return Response(answer.model_dump_json(), media_type="application/json")  # FastAPI would check it all again
 
     body = Body(openapi_examples=dict(wire.request_examples))
