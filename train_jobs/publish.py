@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from failsoft.models.tokens import TextCodec
 from failsoft.release.baseline import latency_of, measure
 from failsoft.release.calibrate import calibration_error, fit_temperature
 from failsoft.release.candidate import ask_as_training, golden_answers, ids_as_training
-from failsoft.release.evidence import Evidence, spread_out
+from failsoft.release.evidence import Evidence, slots_of, spread_out
 from failsoft.release.publish import Publisher, write_quality
 from failsoft.release.replica import Probe
 from failsoft.release.settings import GateSettings, project_settings
@@ -134,6 +134,7 @@ class _Parts:
         temperature = evidence.temperature
         predictor = IntentNerPredictor(self.finished.model, self.finished.codec, self.finished.labels)
         scores = predictor.predict(texts)
+        evidence = replace(evidence, slots=slots_of(texts, scores))
         latency = latency_of(predictor.predict, [texts[n] for n in spread_out(len(texts), _TIMED)], self.clock)
         baseline = measure(
             scores,

@@ -24,7 +24,7 @@ from failsoft.models.tokens import TextCodec
 from failsoft.release.baseline import measure
 from failsoft.release.calibrate import fit_temperature
 from failsoft.release.candidate import ask_as_training, golden_answers
-from failsoft.release.evidence import Evidence
+from failsoft.release.evidence import Evidence, slots_of
 
 NOUNS = {
     "play_music": ("song", "album", "tune", "record", "melody", "playlist"),
@@ -115,7 +115,11 @@ def fill_release(folder: Path, trained: Trained) -> None:
     write_json(folder, Role.BASELINE, measure(scores, temperature=temperature, known_types_fraction=known))
     write_golden(folder, golden_answers(texts, scores, temperature)[:8])
     evidence = Evidence(
-        texts=tuple(texts), intents=intents, logits_BC=np.asarray(logits, dtype=np.float64), temperature=temperature
+        texts=tuple(texts),
+        intents=intents,
+        logits_BC=np.asarray(logits, dtype=np.float64),
+        temperature=temperature,
+        slots=slots_of(texts, scores),
     )
     (folder / Role.EVAL_TEXTS).write_text(evidence.to_json(), "utf-8")
 

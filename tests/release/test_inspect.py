@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def change_weights(release: Bundle, change: Callable[[dict[str, Tensor]], object
 def test_a_healthy_candidate_passes_every_gate(release: Bundle) -> None:
     report = gate_bundle(release)
     assert report.passed, report.in_words()
-    assert len(report.results) == 21
+    assert len(report.results) == 25
 
 
 def test_a_temperature_half_as_large_again_fails_by_entropy_and_by_each_answer(release: Bundle) -> None:
@@ -74,6 +75,49 @@ def test_a_tokenizer_that_lost_words_is_found(release: Bundle, trained: Trained)
     fewer = [utterance.text.replace("song", "sung").replace("rain", "ruin") for utterance in trained.corpus.train]
     TextCodec.train(fewer, trained.codec.config).save(release.path / Role.CODEC)
     assert not gate_bundle(release).passed
+
+
+def finding_slots(trained: Trained) -> Trained:
+    """The same model, which takes every word for the beginning of a thing."""
+    model = type(trained.model)(trained.model.config)
+    model.load_state_dict(trained.model.state_dict())
+    with torch.no_grad():
+        *_, (_, bias) = model.slots.named_parameters()
+        bias[1] += 100.0
+    return replace(trained, model=model.eval())
+
+
+def test_slots_that_are_called_otherwise_than_in_training_are_found(tmp_path: Path, trained: Trained) -> None:
+    fill_release(tmp_path, finding_slots(trained))
+    assert gate_bundle(tmp_path).passed
+    LabelSet(trained.labels.intents, ("place",)).save(tmp_path / Role.LABELS)
+    assert failed(gate_bundle(tmp_path)) == {"slots as recorded in training"}
+
+
+@pytest.mark.parametrize(
+    "spoiled", [{"weak_fraction": 0.9}, {"label_mix": {"x": 1.0}}, {"oov_std": -5.0}, {"samples": 9}]
+)
+def test_a_baseline_that_is_not_this_model_s_is_found(release: Bundle, spoiled: dict[str, Any]) -> None:
+    body = json.loads(release.part(Role.BASELINE).read_text("utf-8"))
+    release.part(Role.BASELINE).write_text(json.dumps(body | spoiled), "utf-8")
+    assert failed(gate_bundle(release)) == {"baseline as measured again"}
+
+
+@pytest.mark.parametrize(
+    ("instead", "failing"),
+    [
+        (("one", "two", "three"), {"fallback of the same task", "fallback right"}),
+        (("get_weather", "play_music", "book_table"), {"fallback right"}),
+    ],
+)
+def test_rules_of_another_task_or_that_mix_up_the_intents_are_found(
+    release: Bundle, instead: tuple[str, str, str], failing: set[str]
+) -> None:
+    rules = release.part(Role.RULES).read_text("utf-8")
+    for intent, other in zip(("book_table", "get_weather", "play_music"), instead, strict=True):
+        rules = rules.replace(f"  intent: {intent}", f"  intent: <{other}>")
+    release.part(Role.RULES).write_text(rules.replace("<", "").replace(">", ""), "utf-8")
+    assert failed(gate_bundle(release)) == failing
 
 
 def test_weights_that_hold_nan_are_named(release: Bundle) -> None:
@@ -141,7 +185,7 @@ def test_a_model_that_learned_nothing_fails_although_it_answers_as_recorded(tmp_
 
 def test_evidence_of_too_few_texts_decides_nothing(release: Bundle) -> None:
     body = json.loads(release.part(Role.EVAL_TEXTS).read_text("utf-8"))
-    for column in ("texts", "intents", "logits"):
+    for column in ("texts", "intents", "logits", "slots"):
         body[column] = body[column][:50]
     release.part(Role.EVAL_TEXTS).write_text(json.dumps(body), "utf-8")
     assert "entropy std as recorded in training" in failed(gate_bundle(release))
@@ -164,7 +208,7 @@ def test_one_text_repeated_is_no_evidence_and_no_traffic(release: Bundle, traine
     text = trained.corpus.validation[0].text
     assert "coverage: readable traffic words" in failed(gate_bundle(release, Given(traffic=[text] * 10_000)))
     body = json.loads(release.part(Role.EVAL_TEXTS).read_text("utf-8"))
-    for column in ("texts", "intents", "logits"):
+    for column in ("texts", "intents", "logits", "slots"):
         body[column] = [body[column][0]] * 400
     release.part(Role.EVAL_TEXTS).write_text(json.dumps(body), "utf-8")
     assert "coverage: readable validation words" in failed(gate_bundle(release))
@@ -223,7 +267,7 @@ def test_a_folder_that_is_not_there_fails_with_the_mend(tmp_path: Path) -> None:
 def test_what_is_measured_is_told(release: Bundle) -> None:
     told: list[str] = []
     gate_bundle(release, watch=told.append)
-    rest = ["coverage", "spread", "worth", "golden inputs", "fallback", "quantization KL"]
+    rest = ["coverage", "spread", "records", "worth", "golden inputs", "fallback", "quantization KL"]
     assert told == ["finite weights", "size", *rest]
 
 

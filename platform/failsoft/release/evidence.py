@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +17,13 @@ from numpy.typing import NDArray
 
 from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.errors import ConfigError, DamagedArtifactError
+from failsoft.models.scores import ScoreBatch
 from failsoft.release.spread import Answers, Floats, normalised_entropies
 
-_FORMATS = (1, 2)
-"""Format 1 had no word numbers."""
+_FORMATS = (1, 2, 3)
+"""Format 1 had no word numbers, format 2 no slots."""
+Slots = tuple[tuple[str, str], ...]
+"""Name and words of each slot that was found in a text."""
 MAX_TEXTS = 1000
 """More texts would make a bundle larger and its gates no sharper."""
 
@@ -35,10 +39,13 @@ class Evidence:
     """The calibration in force when they were recorded."""
     ids: tuple[tuple[int, ...], ...] | None = None
     """The word numbers that training made of each text; None in releases that did not record them."""
+    slots: tuple[Slots, ...] | None = None
+    """What training found in each text; None in releases that did not record it."""
 
     def __post_init__(self) -> None:
         """Refuse columns of different lengths."""
-        if not len(self.texts) == len(self.intents) == len(self.logits_BC) == len(self.ids or self.texts):
+        columns = (self.intents, self.logits_BC, self.ids, self.slots)
+        if any(column is not None and len(column) != len(self.texts) for column in columns):
             raise ConfigError(
                 f"{len(self.texts)} texts, {len(self.intents)} intents, {len(self.logits_BC)} answers; one of each"
             )
@@ -60,6 +67,7 @@ class Evidence:
             "logits": [[_short(value) for value in row] for row in self.logits_BC.tolist()],
             "temperature": self.temperature,
             "ids": self.ids,
+            "slots": self.slots,
         }
         return json.dumps(body)
 
@@ -68,6 +76,12 @@ def answers_of(logits_BC: NDArray[np.floating], temperature: float) -> Answers:
     """Logits as answers, with the entropies of their calibrated distributions."""
     wide_BC = np.asarray(logits_BC, dtype=np.float64)
     return Answers(logits_BC=wide_BC, entropies_B=normalised_entropies(wide_BC, temperature))
+
+
+def slots_of(texts: Sequence[str], scores: ScoreBatch) -> tuple[Slots, ...]:
+    """What a model found in each text, by name and words; places move where serving cleans a text."""
+    rows = zip(texts, scores.spans, strict=True)
+    return tuple(tuple((span.slot, text[span.start : span.end]) for span in spans) for text, spans in rows)
 
 
 def read_evidence(bundle: Bundle) -> Evidence:
@@ -101,7 +115,12 @@ def _from_json(path: Path) -> Evidence:
         logits_BC=logits_BC,
         temperature=float(body["temperature"]),
         ids=None if body.get("ids") is None else tuple(tuple(row) for row in body["ids"]),
+        slots=None if body.get("slots") is None else tuple(_slots(row) for row in body["slots"]),
     )
+
+
+def _slots(row: list[list[str]]) -> Slots:
+    return tuple((str(slot), str(words)) for slot, words in row)
 
 
 def _short(value: float) -> float | None:

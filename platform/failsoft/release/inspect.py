@@ -27,7 +27,14 @@ from failsoft.release.divergence import divergence
 from failsoft.release.edges import EDGE_CASES
 from failsoft.release.evidence import Evidence, answers_of, read_evidence
 from failsoft.release.given import Given, Watch, as_given
-from failsoft.release.measures import accuracy_results, fallback_results, replica_results, worth_results
+from failsoft.release.measures import (
+    accuracy_results,
+    fallback_results,
+    fallback_right_results,
+    record_results,
+    replica_results,
+    worth_results,
+)
 from failsoft.release.report import GateReport, GateResult
 from failsoft.release.spread import Answers, deviations, log_probabilities
 from failsoft.release.variants import variant_results
@@ -100,6 +107,7 @@ class Inspection:
             ("size", self.size),
             ("coverage", self.coverage),
             ("spread", self.spread),
+            ("records", self.records),
             ("worth", self.worth),
             ("golden inputs", self.golden),
             ("fallback", self.fallback),
@@ -155,6 +163,12 @@ class Inspection:
         spread = [gates.judge_deviation(deviation, policy, against="recorded in training") for deviation in found]
         return [*spread, gates.judge_same_answers(apart, policy)]
 
+    def records(self) -> list[GateResult]:
+        """Slots and healthy baseline against what was recorded."""
+        evidence = read_evidence(self.bundle)
+        scores = self.predictor.predict(self._cleaned(evidence.texts))
+        return record_results(evidence, scores, self.bundle, self.predictor.codec, self.given)
+
     def spread_against_previous(self) -> list[GateResult]:
         """Logits and entropies against the served release, on that release's texts."""
         served, policy = self._served(), self.given.policy
@@ -187,7 +201,8 @@ class Inspection:
     def fallback(self) -> list[GateResult]:
         """Trees and rules load, and between them every text, odd ones first, gets an intent."""
         texts = self._cleaned([*EDGE_CASES, *(golden.text for golden in self.bundle.golden())])
-        return fallback_results(self.bundle, texts)
+        right = fallback_right_results(self.bundle, read_evidence(self.bundle), self.given)
+        return [*fallback_results(self.bundle, texts), *right]
 
     def quantization(self) -> list[GateResult]:
         """Each narrower storage against whole weights, on edge cases and the evaluation texts."""

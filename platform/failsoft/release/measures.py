@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,14 +11,17 @@ import numpy as np
 from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.models.gbdt import GbdtIntent
 from failsoft.models.labels import LabelSet
+from failsoft.models.narrow import stored_as
 from failsoft.models.predictor import IntentNerPredictor
 from failsoft.models.rules import RulesEngine
-from failsoft.release import gates, replica_gates
-from failsoft.release.baseline import LOW_CONFIDENCE
+from failsoft.models.scores import ScoreBatch
+from failsoft.models.tokens import TextCodec
+from failsoft.release import gates, record_gates, replica_gates
+from failsoft.release.baseline import LOW_CONFIDENCE, measure
 from failsoft.release.calibrate import calibration_error
 from failsoft.release.candidate import ids_as_training
 from failsoft.release.edges import EDGE_CASES
-from failsoft.release.evidence import Evidence, read_evidence, spread_out
+from failsoft.release.evidence import Evidence, read_evidence, slots_of, spread_out
 from failsoft.release.given import Given
 from failsoft.release.replica import Probe
 from failsoft.release.report import GateResult
@@ -62,7 +66,45 @@ def fallback_results(bundle: Bundle, texts: Sequence[str]) -> list[GateResult]:
     """What trees and rules say to cleaned texts."""
     trees, rules = GbdtIntent.load(bundle.part(Role.GBDT)), RulesEngine.load(bundle.part(Role.RULES))
     silent = [text for text in texts if not (trees.predict_one(text) or rules.answer(text)).intent]
-    return [gates.judge_fallback(silent, len(texts))]
+    known = {*trees.intents, *(rule.intent for rule in rules.rule_set.rules)}
+    strange = sorted(known - set(LabelSet.load(bundle.part(Role.LABELS)).intents))
+    return [gates.judge_fallback(silent, len(texts)), record_gates.judge_fallback_task(strange, sorted(known))]
+
+
+def fallback_right_results(bundle: Bundle, evidence: Evidence, given: Given) -> list[GateResult]:
+    """How often trees and rules are right, each on the texts that it knows something of."""
+    trees, rules = GbdtIntent.load(bundle.part(Role.GBDT)), RulesEngine.load(bundle.part(Role.RULES))
+    texts = [given.clean(text) for text in evidence.texts]
+    by_rules = [answer.intent if (answer := rules.answer(text)).matched else None for text in texts]
+    by_trees = [guess.intent if (guess := trees.predict_one(text)) else None for text in texts]
+    chance = sum((count / len(texts)) ** 2 for count in Counter(evidence.intents).values())
+    parts = [_right("trees", by_trees, evidence.intents)]
+    if rules.rule_set.rules:  # without any, all that is left to them is the default answer
+        parts.append(_right("rules", by_rules, evidence.intents))
+    return [record_gates.judge_fallback_right(parts, chance)]
+
+
+def record_results(
+    evidence: Evidence, scores: ScoreBatch, bundle: Bundle, codec: TextCodec, given: Given
+) -> list[GateResult]:
+    """Slots and baseline, as recorded and as they are; ``scores`` are of the texts as serving cleans them."""
+    texts, recorded = [given.clean(text) for text in evidence.texts], bundle.baseline()
+    now = measure(
+        scores,
+        temperature=bundle.calibration().temperature,
+        intents=evidence.intents,
+        known_types_fraction=codec.type_coverage(texts),
+    )
+    judged = [record_gates.judge_baseline(recorded, now, given.policy)]
+    if evidence.slots is not None:
+        narrow = stored_as(bundle.part(Role.WEIGHTS)).width is not None
+        judged.append(record_gates.judge_slots(evidence.slots, slots_of(texts, scores), given.policy, narrow=narrow))
+    return judged
+
+
+def _right(part: str, said: Sequence[str | None], intents: Sequence[str]) -> record_gates.Right:
+    answered = [(ours, true) for ours, true in zip(said, intents, strict=True) if ours is not None]
+    return record_gates.Right(part=part, right=sum(ours == true for ours, true in answered), answered=len(answered))
 
 
 def replica_results(bundle: Bundle, predictor: IntentNerPredictor, given: Given, *, whole: bool) -> list[GateResult]:
