@@ -12,10 +12,10 @@ from jsonschema import Draft202012Validator
 
 from failsoft.errors import ConfigError
 from failsoft.health.window import Outcome
-from failsoft.serving import AnswerForm, AppSpec, FunctionRung, Instances, Regression
+from failsoft.serving import AnswerForm, AppSpec, ConstantRung, FunctionRung, Instances, Regression, Rung
 from failsoft.serving.plan.plan import Arm, Stage
 from failsoft.serving.seam import Judged, Measures
-from failsoft.serving.web.messages import Entity
+from failsoft.serving.web.messages import Answer, Entity
 from tests.conftest import ROOT
 from tests.serving.fakes import plan
 from tests.serving.own_world import OwnWorld, example
@@ -124,6 +124,41 @@ async def test_an_app_whose_last_rung_can_fail_is_refused_with_the_mend(tmp_path
     config: AppSpec = replace(there["config"], rungs=guesses)
     with pytest.raises(ConfigError, match=r"the last rung \(by_size\) raised on None: .*end the ladder with a Const"):
         OwnWorld(config, tmp_path)
+
+
+class Priced(Answer):
+    """A whole answer, written by hand: its price is a text."""
+
+    price: str
+
+
+def in_words(_bundle: Any) -> list[Rung]:
+    return [FunctionRung("by_size", lambda flat: 4.0 * flat[0]), ConstantRung("unknown", name="nobody")]
+
+
+async def test_an_output_that_an_answer_written_by_hand_does_not_take_is_weak_and_the_next_one_answers(
+    tmp_path: Path,
+) -> None:
+    """It was a 500 for every request."""
+    there = example()
+    there["publish"](tmp_path)
+    form = AnswerForm(field="price", output=str, example="305", model=Priced)
+    world = OwnWorld(replace(there["config"], answers=form, rungs=in_words), tmp_path)
+    answer = (await world.post({"instance": FLAT})).json()
+    assert (answer["price"], answer["source"]) == ("unknown", "nobody")
+    assert "price does not fit the app's own form of answers" in answer["degrade_reason"]
+    assert [seen.outcome for seen in world.notes.seen] == [Outcome.WEAK]
+    assert world.kit.ladder.failures == {"by_size": 1}
+
+
+async def test_a_last_rung_that_the_form_of_answers_does_not_take_is_refused_before_it_serves(tmp_path: Path) -> None:
+    there = example()
+    there["publish"](tmp_path)
+    form = AnswerForm(field="price", output=str, example="305", model=Priced)
+    with pytest.raises(
+        ConfigError, match=r"the last rung \(mean_price\) .* does not fit the app's own form of answers"
+    ):
+        OwnWorld(replace(there["config"], answers=form), tmp_path)
 
 
 class Naming(Regression):

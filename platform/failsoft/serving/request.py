@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from pydantic import ValidationError
+
 from failsoft.health.clock import Clock
 from failsoft.health.window import Outcome
 from failsoft.serving.answers import from_model, from_rung
@@ -22,6 +24,7 @@ from failsoft.serving.plan.plan import Arm, Colour, RoutingPlan, choose_arm, sho
 from failsoft.serving.task import Task
 from failsoft.serving.visit import Allowance, Budget, Situation, Visit, Whose
 from failsoft.serving.watching.outcomes import Seen
+from failsoft.serving.web.forms import misfit
 from failsoft.serving.web.messages import Answer
 
 __all__ = ["Answerer", "Journal", "Mirrored", "ModelArm", "NoReading", "Reading", "Situation"]
@@ -169,10 +172,11 @@ class Answerer:
             reading = await self._asker.ask(colour, visit.cleaned.text, time)
         else:
             reading = await self._asker.ask_stand_in(plan, colour, visit.cleaned.text, time)
+        reading, answer = self._in_form(visit, reading)
         seen = self._seen(plan, visit.arm, reading, since_s=asked_s, caller=visit.caller)
         self._note(plan, reading, replace(seen, repaired=visit.cleaned.verdict is Cleanliness.REPAIRED))
-        if isinstance(reading, Reading) and reading.usable:
-            return from_model(self._form, visit, reading, now_s=self._clock.monotonic_s())
+        if answer is not None:
+            return answer
         return await self._from_previous(visit, reading) or self._from_ladder(visit, why=reading.why, refused=reading)
 
     async def _from_previous(self, visit: Visit, refused: Reading | NoReading) -> Answer | None:
@@ -190,11 +194,22 @@ class Answerer:
         if visit.cleaned.verdict is Cleanliness.HOPELESS or not time.left_s > 0.0:
             return None
         reading = await self._asker.ask_stand_in(plan, colour, visit.cleaned.text, time)
+        reading, answer = self._in_form(visit, reading, instead_of=refused)
         seen = self._seen(plan, Arm.STAND_IN, reading, since_s=asked_s, caller=visit.caller)
         self._note(plan, reading, replace(seen, rescue=True))
-        if isinstance(reading, NoReading) or not reading.usable or is_stale(plan, colour, reading):
-            return None
-        return from_model(self._form, visit, reading, now_s=self._clock.monotonic_s(), instead_of=refused)
+        return None if isinstance(reading, Reading) and is_stale(plan, colour, reading) else answer
+
+    def _in_form(
+        self, visit: Visit, reading: Reading | NoReading, *, instead_of: Reading | NoReading | None = None
+    ) -> tuple[Reading | NoReading, Answer | None]:
+        """The model's answer as the app gives it, where it may be given; one that the app's form refuses is weak."""
+        if isinstance(reading, NoReading) or not reading.usable:
+            return reading, None
+        try:
+            now_s = self._clock.monotonic_s()
+            return reading, from_model(self._form, visit, reading, now_s=now_s, instead_of=instead_of)
+        except ValidationError as error:
+            return replace(reading, outcome=Outcome.WEAK, usable=False, why=misfit(error)), None
 
     def _as_stand_in_wants_it(self, visit: Visit) -> Visit:
         """The same request for the other arm. While the subject serves, the stand-in's own policy is not at hand."""

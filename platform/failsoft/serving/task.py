@@ -45,10 +45,15 @@ class Task:
         """The fallback ladder of a release, its last rung proven.
 
         Raises:
-            ConfigError: the rungs can't be made, or the last one does not answer everything.
+            ConfigError: the rungs can't be made, or the last one does not answer everything in the app's own form.
             ArtifactError: the release lacks what a rung needs.
         """
-        return FallbackLadder(_rungs_of(self.rungs, bundle), policy=self.ladder_policy, probes=self.inputs.probes)
+        return FallbackLadder(
+            _rungs_of(self.rungs, bundle),
+            policy=self.ladder_policy,
+            probes=self.inputs.probes,
+            fits=self.answers.check,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,6 +27,12 @@ PROBES: tuple[str, ...] = ("", "play some music", "\ufffd", "\U0001f600 \u0000",
 """What the last rung must answer before it may serve, where items are texts."""
 RESERVED: frozenset[str] = frozenset({Source.PRIMARY, Source.CANARY, Source.PREVIOUS})
 """Models answer under these names; a rung has another one."""
+
+Fits = Callable[[Any, str], None]
+
+
+def _anything(_output: Any, _source: str) -> None:
+    """Every output and source fits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +59,11 @@ class FallbackLadder:
         clock: measures answers and rests.
         rng: spreads the ends of rests.
         probes: what the last rung is asked now, before it may serve.
+        fits: raises ValueError when the app can't make an answer of an output and its source.
 
     Raises:
-        ConfigError: there are no rungs, two have one name or a model's, or the last one raised or had no answer to one
-            of the probes.
+        ConfigError: there are no rungs, two have one name or a model's, or the last one raised or had no answer that
+            fits to one of the probes.
     """
 
     def __init__(
@@ -67,13 +74,15 @@ class FallbackLadder:
         clock: Clock | None = None,
         rng: random.Random | None = None,
         probes: Sequence[Any] = PROBES,
+        fits: Fits = _anything,
     ) -> None:
         if not rungs:
             raise ConfigError("a ladder without rungs answers nothing; give it at least the rules, or a ConstantRung")
         _refuse_names([rung.name for rung in rungs])
         self._policy, self._clock = policy or LadderPolicy(), clock or SystemClock()
+        self._fits = fits
         self._last = rungs[-1]
-        self._last_resort = _proven(self._last, probes)
+        self._last_resort = _proven(self._last, probes, fits)
         chance = rng or random.Random()  # jitter must differ between gateways
         self._upper = [(rung, RungBreaker(self._policy.breaker, clock=self._clock, rng=chance)) for rung in rungs[:-1]]
         self._failures: Counter[str] = Counter()
@@ -109,7 +118,7 @@ class FallbackLadder:
             if found is not None:
                 return self._given(rung.name, found)
         try:
-            found = _checked(self._last.answer(item), self._last.name)
+            found = _checked(self._last.answer(item), self._last.name, self._fits)
         except Exception:  # noqa: BLE001 -- proven when it was made, and still anybody's code; the caller gets an answer
             self._failures[self._last.name] += 1
             found = None
@@ -125,7 +134,7 @@ class FallbackLadder:
             return None
         began_s = self._clock.monotonic_s()
         try:
-            found = _checked(rung.answer(item), rung.name)
+            found = _checked(rung.answer(item), rung.name, self._fits)
         except Exception as error:  # noqa: BLE001 -- a rung may be anybody's code; the caller gets an answer whatever it does
             self._failures[rung.name] += 1
             breaker.failed(ticket, whole(f"{error.__class__.__name__}: {error}"[:200]))
@@ -138,11 +147,11 @@ class FallbackLadder:
         return found
 
 
-def _checked(answer: RungAnswer | None, name: str) -> RungAnswer | None:
+def _checked(answer: RungAnswer | None, name: str, fits: Fits) -> RungAnswer | None:
     """The answer, as JSON can carry it and under its rung's name.
 
     Raises:
-        ValueError: it has no output, or a confidence that can be none.
+        ValueError: it has no output, or a confidence that can be none, or does not fit the app's form of answers.
         TypeError: JSON can't carry it.
     """
     if answer is None:
@@ -150,6 +159,7 @@ def _checked(answer: RungAnswer | None, name: str) -> RungAnswer | None:
     if not _sane(answer):
         raise ValueError(f"{answer!r:.200} is no answer")
     output = as_plain(answer.output)
+    fits(output, answer.source or name)
     if output is answer.output and answer.source:
         return answer
     return replace(answer, output=output, source=answer.source or name)
@@ -176,19 +186,19 @@ def _refuse_names(names: Sequence[str]) -> None:
         raise ConfigError(f"rungs are named {list(names)}; each needs a name of its own, callers read it as the source")
 
 
-def _proven(last: Rung, probes: Sequence[Any]) -> RungAnswer:
+def _proven(last: Rung, probes: Sequence[Any], fits: Fits) -> RungAnswer:
     """The last rung's answer to nothing, kept for the day when it breaks after all."""
-    answers = [_probe(last, item) for item in probes]
+    answers = [_probe(last, item, fits) for item in probes]
     if not answers:
         raise ConfigError("there are no probes; ask the last rung at least one odd thing before it serves")
     return answers[0]
 
 
-def _probe(last: Rung, item: Any) -> RungAnswer:
+def _probe(last: Rung, item: Any, fits: Fits) -> RungAnswer:
     shown = repr(item[:20] if isinstance(item, str) else item)[:80]
     try:
         found = last.answer(item)
-        answer = _checked(found, last.name) if found is not None and _sane(found) else None
+        answer = _checked(found, last.name, fits) if found is not None and _sane(found) else None
     except Exception as error:  # a user's rung may raise anything; it becomes one sentence
         raise ConfigError(
             f"the last rung ({last.name}) raised on {shown}: {error}; it must answer anything: end the ladder with a "

@@ -6,12 +6,28 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, TypeAdapter, WithJsonSchema, create_model
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, WithJsonSchema, create_model
 
 from failsoft.errors import ConfigError
 from failsoft.serving.web.messages import Answer, Entity
 
 _OWN = frozenset(Answer.model_fields) | {"entities"}
+
+_SAID = {
+    "request_id": "",
+    "confidence": None,
+    "release": None,
+    "stage": "",
+    "epoch": 0,
+    "latency_ms": 0.0,
+}
+"""What every answer says, but for who gives it."""
+
+
+def misfit(error: ValidationError) -> str:
+    """What an answer that was written by hand does not take, in one line."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))} does not fit the app's own form of answers: {first['msg']}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +58,20 @@ class AnswerForm:
     def several(self) -> type[BaseModel]:
         """The class of the answers to several items."""
         return _list_of(self.one())
+
+    def check(self, output: Any, source: str) -> None:
+        """Whether an answer can be made of this; one that is made of the fields above takes anything.
+
+        Raises:
+            ValueError: the answer that was written by hand does not take it; says why.
+        """
+        if self.model is not None:
+            try:
+                self.model(
+                    **_SAID, **{self.field: output, "source": source}, **({"entities": []} if self.entities else {})
+                )
+            except ValidationError as error:
+                raise ValueError(misfit(error)) from None
 
     def fill(self, output: Any, entities: list[Entity], said: dict[str, Any]) -> Answer:
         """An answer; ``said`` is what every answer says."""
