@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -122,3 +123,10 @@ def test_single_rows_are_those_of_the_whole_table(width: Width) -> None:
     numbers = torch.tensor([[0, 15], [3, 3]])
     assert torch.equal(table.widened(numbers), table.widened()[numbers])
     assert not torch.equal(table.widened(), WEIGHT)
+
+
+def test_what_is_not_finite_stays_so_in_int8_and_its_neighbours_in_other_rows_do_not() -> None:
+    weight = torch.tensor([[1.0, math.nan, 2.0], [1.0, math.inf, 2.0], [1.0, 2.0, 0.0]])
+    small = to_int8(weight)
+    assert torch.isfinite(small.scales.flatten()).tolist() == [False, False, True]
+    assert torch.isfinite(small.widened()).all(dim=1).tolist() == [False, False, True]

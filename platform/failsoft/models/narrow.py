@@ -55,6 +55,8 @@ class Int8Tensor:
 def to_int8(weight: Tensor) -> Int8Tensor:
     """Round a floating weight of two or more dimensions to eight bits for each row.
 
+    A row that holds NaN or Inf gets such a scale, so that whoever looks for what is not finite finds it.
+
     Raises:
         ConfigError: the weight is a vector, or not floating.
     """
@@ -64,8 +66,9 @@ def to_int8(weight: Tensor) -> Int8Tensor:
         )
     wide = weight.detach().to(torch.float32)
     peaks = wide.abs().amax(dim=tuple(range(1, wide.dim())), keepdim=True)
-    scales = torch.where(peaks > 0, peaks / _INT8_MAX, torch.ones_like(peaks))
-    values = torch.clamp(torch.round(wide / scales), -_INT8_MAX, _INT8_MAX).to(torch.int8)
+    scales = torch.where(peaks == 0, torch.ones_like(peaks), peaks / _INT8_MAX)  # NaN, Inf stay: gates see them
+    rounded = torch.nan_to_num(torch.round(wide / scales), nan=1.0)  # a cast of NaN varies by machine
+    values = torch.clamp(rounded, -_INT8_MAX, _INT8_MAX).to(torch.int8)
     return Int8Tensor(values=values, scales=scales)
 
 
