@@ -73,12 +73,21 @@ def test_an_empty_file_asks_for_the_defaults(tmp_path: Path, name: str, text: st
         ("[[waivers]]\ngate = 'size'\nreason = 'disks are large'\nuntil = '2027-01-31'", "give a date"),
         ("[[waivers]]\ngate = 'size'\nreason = 'disks are large'\nuntill = 2027-01-31", "did you mean waivers.until"),
         ("max_kl", "can't be read as gate settings"),
+        ("max_kl = " + "9" * 5000, "can't be read as gate settings"),
+        ("a = " + "[" * 5000, "can't be read as gate settings"),
+        ("[bootstrap]\nseed = -1", "seed is -1"),
+        ("[bootstrap]\nrounds = 1000000000", "rounds is 1000000000"),
     ],
 )
 def test_what_can_t_be_meant_is_refused_with_the_file_s_name(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said) as refused:
         read_settings(written(tmp_path, text))
     assert "gates.toml" in str(refused.value)
+
+
+def test_a_date_that_is_none_is_refused_in_yaml_too(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="month"):
+        read_settings(written(tmp_path, "waivers: [{gate: size, until: 2027-13-45}]", "gates.yaml"))
 
 
 def test_a_list_in_yaml_is_no_table_of_limits(tmp_path: Path) -> None:

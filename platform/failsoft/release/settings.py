@@ -74,7 +74,7 @@ def _parsed(path: Path) -> Mapping[str, Any]:
     try:
         text = path.read_text("utf-8")
         body = yaml.safe_load(text) if path.suffix in _YAML else tomllib.loads(text)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:  # a date of month 13 is a bare ValueError
         raise ConfigError(f"{path} can't be read as gate settings ({error}); give a TOML or YAML file") from error
     if body is None:  # an empty YAML file
         return {}

@@ -61,8 +61,10 @@ class Bootstrap:
 
     def __post_init__(self) -> None:
         """Refuse intervals that mean nothing."""
-        if self.rounds < 100:
-            raise ConfigError(f"rounds is {self.rounds}; a bootstrap interval needs 100 or more")
+        if not 100 <= self.rounds <= 100_000:
+            raise ConfigError(f"rounds is {self.rounds}; a bootstrap interval needs 100 or more, and no 100,000")
+        if self.seed < 0:
+            raise ConfigError(f"seed is {self.seed}; use 0 or more")
         if not 0.5 <= self.confidence < 1.0:
             raise ConfigError(f"confidence is {self.confidence}; use 0.5 up to, not including, 1 (0.95 is usual)")
 
