@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
@@ -17,13 +17,17 @@ from torch import Tensor
 
 from failsoft.artifacts.bundle import Bundle, Calibration, Role, write_golden, write_json
 from failsoft.artifacts.store import ArtifactStore
+from failsoft.errors import ConfigError, ServingError
 from failsoft.health.clock import ManualClock
 from failsoft.models.labels import LabelSet
 from failsoft.models.tokens import TextCodec
 from failsoft.release.given import Given
 from failsoft.release.inspect import gate_bundle
 from failsoft.release.policy import GatePolicy
+from failsoft.release.replica import ReplicaReport
+from failsoft.release.replica_gates import LOADS
 from failsoft.release.report import GateReport
+from failsoft.release.waivers import Waiver
 from tests.release.conftest import Trained, fill_release
 
 
@@ -118,6 +122,38 @@ def test_rules_of_another_task_or_that_mix_up_the_intents_are_found(
         rules = rules.replace(f"  intent: {intent}", f"  intent: <{other}>")
     release.part(Role.RULES).write_text(rules.replace("<", "").replace(">", ""), "utf-8")
     assert failed(gate_bundle(release)) == failing
+
+
+@pytest.mark.parametrize(
+    ("role", "change"),
+    [
+        (Role.GOLDEN, lambda body: body["golden"][0].update(text=True)),
+        (Role.NETWORK, lambda body: body["shape"].update(char_filters="x")),
+        (Role.EVAL_TEXTS, lambda body: body.update(logits=[[*row, 99.0] for row in body["logits"]])),
+        (Role.EVAL_TEXTS, lambda body: body.update(texts=[5] * 400)),
+    ],
+)
+def test_a_part_that_holds_something_odd_fails_in_words_and_raises_nothing(
+    release: Bundle, role: Role, change: Callable[[Any], object]
+) -> None:
+    body = json.loads(release.part(role).read_text("utf-8"))
+    change(body)
+    release.part(role).write_text(json.dumps(body), "utf-8")
+    assert "could not be measured" in gate_bundle(release).in_words()
+
+
+def test_no_waiver_passes_a_release_whose_replica_dies(release: Bundle) -> None:
+    def dies(folder: Path, texts: Sequence[str]) -> ReplicaReport:
+        raise ServingError(f"a replica of {folder} ended with status -9 before {len(texts)} answers")
+
+    waivers = (Waiver(gate="replica", reason="it is flaky on our CI machines"),)
+    assert failed(gate_bundle(release, Given(probe=dies, waivers=waivers))) == {LOADS}
+    with pytest.raises(ConfigError, match="can't be waived"):
+        Waiver(gate=LOADS, reason="it is flaky on our CI machines")
+
+
+def test_that_no_narrow_variant_was_judged_is_said(release: Bundle) -> None:
+    assert any("widths" in note for note in gate_bundle(release, Given(policy=GatePolicy(widths=()))).notes)
 
 
 def test_weights_that_hold_nan_are_named(release: Bundle) -> None:

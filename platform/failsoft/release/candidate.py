@@ -15,7 +15,7 @@ from torch import Tensor
 
 from failsoft.artifacts.bundle import Bundle, Golden, Role
 from failsoft.artifacts.manifest import MANIFEST_NAME, read_manifest, verify_files
-from failsoft.errors import ArtifactMissingError, DamagedArtifactError
+from failsoft.errors import ArtifactMissingError, DamagedArtifactError, FailsoftError
 from failsoft.models.corpus import Utterance
 from failsoft.models.encoding import IGNORED_TAG, EncodedSplit, encode_corpus
 from failsoft.models.labels import LabelSet
@@ -29,6 +29,19 @@ from failsoft.release.spread import log_probabilities
 Clean = Callable[[str], str]
 """A text as the model gets it in serving: the release's own sanitiser, handed in by the composition root."""
 
+UNREADABLE = (
+    FailsoftError,
+    OSError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    RuntimeError,
+    MemoryError,
+    SafetensorError,
+)
+"""What reading and asking a release may raise whose parts hold something else than they should."""
 _BATCH = 64
 
 
@@ -72,6 +85,12 @@ def load_predictor(bundle: Bundle) -> IntentNerPredictor:
     except SafetensorError as error:
         raise DamagedArtifactError(
             f"the weights of release {bundle.name} are torn ({error}); publish it again"
+        ) from error
+    except UNREADABLE as error:
+        if isinstance(error, FailsoftError | OSError):
+            raise
+        raise DamagedArtifactError(
+            f"a part of release {bundle.name} is no such part ({error!r}); publish it again"
         ) from error
 
 

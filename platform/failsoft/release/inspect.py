@@ -20,8 +20,8 @@ from failsoft.errors import ConfigError, FailsoftError
 from failsoft.models.labels import LabelSet
 from failsoft.models.narrow import stored_as
 from failsoft.models.predictor import IntentNerPredictor
-from failsoft.release import gates
-from failsoft.release.candidate import golden_answers, load_predictor, not_finite, open_release
+from failsoft.release import gates, replica_gates
+from failsoft.release.candidate import UNREADABLE, golden_answers, load_predictor, not_finite, open_release
 from failsoft.release.coverage import compare_types, coverage_of
 from failsoft.release.divergence import divergence
 from failsoft.release.edges import EDGE_CASES
@@ -77,6 +77,8 @@ def _notes(given: Given) -> tuple[str, ...]:
         notes.append("compared with no served release: there is none, or none was named")
     if given.traffic is None:
         notes.append("coverage rests on validation texts; give recent traffic with --traffic")
+    if not given.policy.widths:
+        notes.append("no narrow variants were made: widths is empty, and quantization was not judged")
     if given.probe is None:
         notes.append("no replica was started: loading, latency and training-serving skew were not judged")
     return tuple(notes)
@@ -116,7 +118,7 @@ class Inspection:
         if self.given.traffic is not None:
             plan.insert(3, ("coverage of traffic", self.traffic_coverage))
         if self.given.probe is not None:
-            plan.append(("replica", self.replica))
+            plan.append((replica_gates.LOADS, self.replica))  # by the name that nobody may waive
         if self.given.previous is not None:
             plan.append(("spread against the served release", self.spread_against_previous))
             plan.append(("accuracy against the served release", self.accuracy_against_previous))
@@ -235,11 +237,5 @@ class Inspection:
         self.watch(name)
         try:
             return measure()
-        except (
-            FailsoftError,
-            OSError,
-            ValueError,
-            TypeError,
-            KeyError,
-        ) as error:  # an unreadable part is a failed gate
-            return [gates.not_measured(name, str(error))]
+        except UNREADABLE as error:  # an unreadable part is a failed gate
+            return [gates.not_measured(name, str(error) or type(error).__name__)]
