@@ -160,9 +160,12 @@ async def test_whose_a_request_is_a_proxys_header_says_before_the_body_and_the_b
         await http.post("/v1/predict", json={"text": "a", "key": "tenant-4"})
         await http.post("/v1/predict", json={"text": "a"})
         refused = await http.post("/v1/predict", json={"text": "a"}, headers={"X-Caller-Id": "x" * 300})
+        twice = [("X-Caller-Id", "tenant-4"), ("X-Caller-Id", "tenant-5")]
+        unclear = await http.post("/v1/predict", json={"text": "a"}, headers=twice)
     whose = [request.whose for request in front.asked]
     assert whose == [caller_of("tenant-4")] * 3 + [None]
     assert refused.status_code == 422
+    assert (unclear.status_code, "is there twice" in unclear.json()["detail"]) == (400, True)
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -154,6 +154,12 @@ _SessionId = Annotated[
 ]
 
 
+async def _of_one_caller(request: Request) -> None:
+    """A proxy may have added its own word to what a caller claims to be; which of both came first proves nothing."""
+    if len(set(request.headers.getlist(_CALLER_HEADER))) > 1:
+        raise BadRequestError(f"{_CALLER_HEADER} is there twice; let the proxy replace what callers send")
+
+
 def _add_answers(app: FastAPI, front: Front, wire: Wire) -> None:
     async def predict(body: Ask, ms: _WaitsMs = None, caller: _CallerId = None, key: _SessionId = None) -> Response:
         answer = await front.predict(body.within(ms).asked_by(caller).keyed_by(key))
@@ -172,6 +178,7 @@ def _add_answers(app: FastAPI, front: Front, wire: Wire) -> None:
         _PREDICT,
         predict,
         methods=["POST"],
+        dependencies=[Depends(_of_one_caller)],
         summary="Answer an item, or several",
         response_model=wire.answer | wire.answers,
         response_description="An answer for each item, and who gave it",
