@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from failsoft.artifacts.home import Home
 from failsoft.cli.app import HomeOption, app, console
@@ -45,7 +47,7 @@ def serve(
     sys.path.insert(0, str(Path.cwd()))  # where an own app lies, as for ``serve run``; Ray's workers look there, too
     root = Home.find(home)
     for remark in check_start(root, host=host, port=port):
-        console.print(f"[yellow]mind:[/yellow] {remark}", highlight=False)
+        console.print(f"[yellow]mind:[/yellow] {escape(remark)}", highlight=False)
     with entry(ingress, host=host) as way, way.in_force(), local_ray(num_cpus=4):
         from failsoft.serving.app import build_app
         from failsoft.serving.task import app_named
@@ -82,12 +84,12 @@ def _body_for(spec: AppSpec) -> str:
 
 def _say_hello(url: str, status: dict[str, Any], way: Entry, profile: str, *, body: str) -> None:
     plan = status["plan"]
-    serving = plan["releases"][plan["subject"]]
+    serving = escape(plan["releases"][plan["subject"]])
     for line in (
         f"serving release [bold]{serving}[/bold] at [bold]{url}[/bold] · profile {profile} · docs at {url}/docs",
-        f"ingress: {way.in_words()}",
-        f"rule in force: {status['health']['rule']}",
-        f"next: curl {url}/v1/predict -H 'content-type: application/json' -d '{body}'",
+        f"ingress: {escape(way.in_words())}",
+        f"rule in force: {escape(status['health']['rule'])}",
+        f"next: curl {url}/v1/predict -H 'content-type: application/json' -d {escape(shlex.quote(body))}",
         f"      failsoft status --url {url}",
         f"      failsoft degrade --for 15m --why 'looks odd' --url {url}",
     ):
