@@ -59,7 +59,7 @@ def carry_through(
     )
     try:
         attempts.until_done(crew.run_once, policy=RestartPolicy(backoff=config.backoff), rng=rng)
-        result = storage.reached(lambda: _finished(driver, config, clock, rng))
+        result = _finished(driver, storage, config, clock, rng)
     except FailsoftError:
         with suppress(OSError):  # the error says more than a file on storage that is away
             progress.turn(Phase.STOPPED)
@@ -113,13 +113,16 @@ def plan_of_crew(config: JobConfig, home: Home, clock: Clock) -> CrewPlan:
     )
 
 
-def _finished(driver: Driver, config: JobConfig, clock: Clock, rng: random.Random) -> JobResult:
-    """The end of a job is as safe to repeat as its attempts are: a release is published whole or not at all."""
+def _finished(driver: Driver, storage: Storage, config: JobConfig, clock: Clock, rng: random.Random) -> JobResult:
+    """The end of a job is as safe to repeat as its attempts are: a release is published whole or not at all.
+
+    Before each try storage is waited for, so that a mount that is away spends none of them.
+    """
     for failures in range(1, _FINISHES):
         try:
-            return driver.finish()
+            return storage.reached(driver.finish)
         except DriverLostError:
             clock.sleep_s(config.backoff.wait_s(failures, rng))
             if read_notice(Home.find(config.home).run(config.run)) is not None:
                 raise PreemptedError("told to leave before the release; the same command publishes it") from None
-    return driver.finish()
+    return storage.reached(driver.finish)
