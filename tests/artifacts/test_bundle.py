@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +90,22 @@ def test_a_baseline_of_a_newer_format_is_refused_and_named(tmp_path: Path, writt
     bundle = bundle_with(tmp_path, BASELINE=json.dumps({"format": written_in}))
     with pytest.raises(IncompatibleArtifactError, match="format"):
         bundle.baseline()
+
+
+def test_what_is_no_number_is_null_on_disk_and_nan_again_when_read(tmp_path: Path) -> None:
+    write_json(tmp_path, Role.BASELINE, replace(BASELINE, entropy_std=math.nan, words_mean=math.inf))
+    write_json(tmp_path, Role.MEASURES, {"low": math.nan})
+    write_golden(tmp_path, (replace(GOLDEN[0], confidence=math.nan),))
+    assert not any("NaN" in part.read_text("utf-8") for part in tmp_path.glob("*.json"))
+    bundle = Bundle(name="r", path=tmp_path, digest="", meta={})
+    assert math.isnan(bundle.baseline().entropy_std)
+    assert bundle.baseline().words_mean is None
+    assert math.isnan(bundle.measures()["low"])
+    assert math.isnan(bundle.golden()[0].confidence)
+
+
+def test_a_bare_nan_of_an_earlier_release_is_read(tmp_path: Path) -> None:
+    write_json(tmp_path, Role.BASELINE, BASELINE)
+    text = (tmp_path / Role.BASELINE).read_text("utf-8").replace('"logit_std": 2.5', '"logit_std": NaN')
+    (tmp_path / Role.BASELINE).write_text(text, "utf-8")
+    assert math.isnan(Bundle(name="r", path=tmp_path, digest="", meta={}).baseline().logit_std)

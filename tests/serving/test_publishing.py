@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -167,3 +168,13 @@ def test_a_loader_is_a_class_a_function_or_a_path_and_nothing_else(files: Path, 
             replace(CONFIG, predictor=source).loader()  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(ConfigError, match="can't be imported here"):
         replace(CONFIG, predictor="tests.serving:Absent").loader()(bundle)
+
+
+def test_every_part_that_is_made_here_is_json_that_a_strict_reader_takes(files: Path, tmp_path: Path) -> None:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    bundle = publish_own(CONFIG, files, healthy=[1.0, 2.0, 3.0], home=tmp_path)
+    for part in bundle.path.glob("*.json"):
+        json.loads(part.read_text("utf-8"), parse_constant=refuse)
+    assert math.isnan(bundle.baseline().entropy_mean)

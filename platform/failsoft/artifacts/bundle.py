@@ -7,6 +7,7 @@ numbers that the platform itself needs (calibration, healthy baseline, golden in
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -17,6 +18,8 @@ from failsoft.artifacts.store import Artifact
 from failsoft.errors import ConfigError, DamagedArtifactError, IncompatibleArtifactError
 
 PartT = TypeVar("PartT")
+_ALWAYS_THERE = ("weak_fraction", "entropy_mean", "entropy_std", "logit_std", "oov_fraction")
+"""Of the baseline, in each format; null where an own model's kind of answers has no such number."""
 BASELINE_FORMAT = 2
 """Format 1 had neither this number nor the fields from :attr:`Baseline.latency_p50_ms` on."""
 
@@ -122,6 +125,11 @@ class Bundle:
         previous = self.meta.get("previous")
         return str(previous) if previous else None
 
+    @property
+    def own_model(self) -> bool:
+        """Whether somebody's own code reads it, by files of other names than the roles."""
+        return bool(self.meta.get("own_model"))
+
     def has(self, role: Role) -> bool:
         """Whether this bundle has a part. The releases of own models may lack any."""
         return (self.path / role).exists()
@@ -167,11 +175,11 @@ class Bundle:
         found = {"temperature": self.calibration().temperature} if self.has(Role.CALIBRATION) else {}
         if not self.has(Role.MEASURES):
             return found
-        return found | self._read(Role.MEASURES, lambda body: {name: float(value) for name, value in body.items()})
+        return found | self._read(Role.MEASURES, lambda body: {name: _number(value) for name, value in body.items()})
 
     def golden(self) -> tuple[Golden, ...]:
         """The golden inputs."""
-        return self._read(Role.GOLDEN, lambda body: tuple(Golden(**entry) for entry in body["golden"]))
+        return self._read(Role.GOLDEN, lambda body: tuple(_golden_of(entry) for entry in body["golden"]))
 
     def _read(self, role: Role, make: Callable[[Any], PartT]) -> PartT:
         try:
@@ -181,13 +189,32 @@ class Bundle:
 
 
 def _baseline_of(body: Any) -> Baseline:
-    fields = dict(body)
+    fields: dict[str, Any] = dict(body)
     written_in = fields.pop("format", 1)
     if written_in not in range(1, BASELINE_FORMAT + 1):
         raise IncompatibleArtifactError(
             f"the baseline has format {written_in}, this failsoft reads 1 to {BASELINE_FORMAT}; use the newer failsoft"
         )
+    fields |= {name: _number(fields[name]) for name in _ALWAYS_THERE if name in fields}
     return Baseline(**fields)
+
+
+def _golden_of(entry: Mapping[str, Any]) -> Golden:
+    return Golden(**{**entry, "confidence": _number(entry["confidence"])})
+
+
+def _number(value: Any) -> float:
+    """As stored: JSON has no NaN, null stands for it; earlier releases hold a bare NaN, which Python reads too."""
+    return math.nan if value is None else float(value)
+
+
+def _strict(value: Any) -> Any:
+    """With null in place of NaN and Inf, which no other reader of JSON takes."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _strict(part) for name, part in value.items()}
+    return [_strict(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def write_json(folder: Path, role: Role, content: Calibration | Baseline | Mapping[str, Any]) -> None:
@@ -195,7 +222,8 @@ def write_json(folder: Path, role: Role, content: Calibration | Baseline | Mappi
     body = asdict(content) if isinstance(content, (Calibration, Baseline)) else dict(content)
     if isinstance(content, Baseline):
         body["format"] = BASELINE_FORMAT
-    (folder / role).write_text(json.dumps(body, indent=1, sort_keys=True), "utf-8")
+    text = json.dumps(_strict(body), indent=1, sort_keys=True, allow_nan=False)
+    (folder / role).write_text(text, "utf-8")
 
 
 def write_golden(folder: Path, golden: tuple[Golden, ...]) -> None:
