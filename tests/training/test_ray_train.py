@@ -12,6 +12,8 @@ from failsoft.training.ray_train import kind_of
     [
         (KeyError("label"), "worker_failed"),
         (RuntimeError("shapes do not fit"), "worker_failed"),
+        (KeyError("igloo"), "worker_failed"),
+        (ValueError("rows are not sorted by peer"), "worker_failed"),
         (RuntimeError("[../gloo/transport/tcp/pair.cc:525] Connection closed by peer"), "peer_lost"),
         (dist.DistNetworkError("timed out"), "peer_lost"),
         (OSError(116, "Stale file handle"), "surroundings_failed"),

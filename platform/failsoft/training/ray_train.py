@@ -161,7 +161,8 @@ def kind_of(error: Exception) -> str:
 
     A peer, a disk, a network or memory that was away may well be away again for the immediate retry.
     """
-    if isinstance(error, dist.DistError) or "gloo" in str(error).lower() or "by peer" in str(error):
+    by_its_words = isinstance(error, RuntimeError) and ("gloo" in str(error).lower() or "by peer" in str(error))
+    if isinstance(error, dist.DistError) or by_its_words:  # gloo's own errors have no kind of theirs
         return "peer_lost"
     surroundings = OSError | MemoryError | torch.OutOfMemoryError
     return "surroundings_failed" if isinstance(error, surroundings) else "worker_failed"
