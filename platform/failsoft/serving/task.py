@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from failsoft.artifacts.bundle import Bundle
-from failsoft.errors import ConfigError
+from failsoft.errors import ConfigError, FailsoftError
 from failsoft.serving.fallback.ladder import FallbackLadder, LadderPolicy
 from failsoft.serving.intake.inputs import Inputs, Texts
 from failsoft.serving.quality.kinds import quality_named
@@ -115,13 +115,15 @@ def imported(path: str) -> Any:
     """What ``"package.module:name"`` names.
 
     Raises:
-        ConfigError: there is no such module or name.
+        ConfigError: there is no such module or name, or the module itself raises.
     """
     module, name = _split(path)
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"{path} can't be imported here: {error}; it must be on the path of every replica") from error
+    except Exception as error:  # anybody's module
+        raise ConfigError(f"{module} raises when it is imported: {error.__class__.__name__}: {error}") from error
 
 
 def _split(path: str) -> tuple[str, str]:
@@ -143,8 +145,16 @@ def _loader(found: Any, *, named: str) -> Loader:
 
 def _rungs_of(source: RungSource, bundle: Bundle) -> Sequence[Rung]:
     maker = imported(source) if isinstance(source, str) else source
-    rungs = maker(bundle)
+    try:
+        rungs = tuple(maker(bundle))
+    except FailsoftError:
+        raise
+    except Exception as error:  # anybody's code: said in words, a gateway keeps the rungs that it has
+        raise ConfigError(
+            f"the rungs of release {bundle.name} can't be made: {error.__class__.__name__}: {error}; give a function "
+            "of a bundle that returns a list of rungs, and look whether the release has every file that it reads"
+        ) from error
     for rung in rungs:
         if not (isinstance(getattr(rung, "name", None), str) and callable(getattr(rung, "answer", None))):
             raise ConfigError(f"{rung!r} is no rung; it needs a name and an answer(item)")
-    return tuple(rungs)
+    return rungs
