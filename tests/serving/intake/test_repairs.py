@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from failsoft.serving.intake import cleaning, mojibake
 from failsoft.serving.intake.characters import IN_JOINING_SCRIPT, KIND, Kind, plain_forms
 from failsoft.serving.intake.offsets import Reworked
 from failsoft.serving.intake.sanitizer import Cleaned, TextPolicy, sanitize
@@ -66,6 +67,14 @@ def test_text_made_to_be_misread_again_and_again_is_left_alone_and_costs_no_roun
     assert cleaned.offsets is None
     settled = clean("caf\xc3\u0192\u0192\u0192\u0192\u0192\u0192\xa9")
     assert (settled.text, settled.repairs["mojibake"]) == ("caf\xe9", 7)
+
+
+@pytest.mark.parametrize("odd", ["a" + "\u0301\u0316" * 2_000, "\xd0\xbf\xd1\u20ac" * 1_000])
+def test_long_oddities_are_not_remembered_so_that_memory_stays_what_it_is(odd: str) -> None:
+    caches = (cleaning._normal_cluster, mojibake._meant)
+    before = [cache.cache_info().currsize for cache in caches]
+    assert clean(odd).repairs
+    assert [cache.cache_info().currsize for cache in caches] == before
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,8 @@ _PASSES = 4
 """A repair may uncover something that it hid; each pass leaves less of that."""
 _FEW = 8
 """Up to so many different characters are exchanged faster one after another."""
+_REMEMBERED = 32
+"""Longer clusters are no writing: thousands of them, each as long as a text may be, would fill 130 MB."""
 _LAYERS = 8
 """Mojibake of mojibake is met two or three times over. Text made to be misread once more each time it is mended took
 8 s for 8,000 characters; what so many layers don't settle nobody has written, and it is left as it is."""
@@ -155,7 +157,8 @@ def _normalise(text: str, policy: TextPolicy, repairs: Repairs) -> list[Edit]:
             done = emoji.end()
             continue
         start, done = _cluster(text, at, done)
-        made = _normal_cluster(text[start:done], policy.form, policy.max_expansion, policy.max_marks)
+        normal = _normal_cluster if done - start <= _REMEMBERED else _normal_cluster.__wrapped__
+        made = normal(text[start:done], policy.form, policy.max_expansion, policy.max_marks)
         if made != text[start:done]:
             edits.append((start, done, made))
     repairs["normalised"] += len(edits)

@@ -38,6 +38,8 @@ _MOJIBAKE = re.compile(
 )
 _MAYBE = re.compile(f"[\xc2-\xf0]{_C}")
 """Much faster where there is nothing to find."""
+_REMEMBERED = 64
+"""Longer runs hardly come twice, and thousands of them would fill 100 MB."""
 LEADS = frozenset(map(chr, range(0xC2, 0xF1)))
 """A text without any of these holds none."""
 FOLLOWERS = frozenset(map(chr, range(0x80, 0xC0))) | _BYTE.keys()
@@ -54,7 +56,7 @@ def mended(text: str) -> Iterator[Edit]:
     if not _MAYBE.search(text):
         return
     for found in _MOJIBAKE.finditer(text):
-        meant = _meant(found[0])
+        meant = (_meant if len(found[0]) <= _REMEMBERED else _meant.__wrapped__)(found[0])
         if meant is not None:
             yield found.start(), found.end(), meant
 
