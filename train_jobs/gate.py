@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.store import ArtifactStore
-from failsoft.errors import ArtifactMissingError, ConfigError, FailsoftError
+from failsoft.errors import ArtifactError, ArtifactMissingError, ConfigError, FailsoftError
 from failsoft.health.clock import Clock
 from failsoft.models.narrow import stored_as
 from failsoft.release.candidate import open_release
@@ -23,7 +23,7 @@ from failsoft.release.report import GateReport
 from failsoft.release.settings import GateSettings
 from train_jobs.publish import cleaner_of
 from train_jobs.replica import probe_replica
-from train_jobs.served import served_release
+from train_jobs.served import roles_of
 
 SERVED = "served"
 """As ``--against``: the release that the home's routing plan has in service."""
@@ -56,31 +56,55 @@ def gate_release(ask: Ask, *, clock: Clock, watch: Watch = lambda _what: None) -
 
     Raises:
         ConfigError: ``served`` was asked for and nothing serves.
-        ArtifactError: ``against`` can't be opened. What is wrong with the release itself is a failed gate.
+        ArtifactError: ``against``, or the release in service, can't be opened. What is wrong with the release itself is
+            a failed gate.
         PlanStoreError: the routing plan can't be read.
     """
     releases = ask.home.releases(clock)
     previous = _reference(ask, clock)
     try:
         bundle = opened(ask.release, releases)
+        if bundle.own_model:
+            return gate_bundle(bundle, _limits(ask, clock), watch=watch)
         clean, whole = cleaner_of(bundle), whole_of(bundle, releases)
     except FailsoftError as error:
         absent = not_measured("loads as serving loads it", str(error))
         return GateReport(release=Path(ask.release).name, results=(absent,))
-    if previous is not None and ask.against is None and not may_compare(bundle, previous):
-        previous = None
-    given = Given(
+    alone = _why_alone(bundle, previous, ask)
+    compared = None if alone else previous
+    given = replace(
+        _limits(ask, clock),
         traffic=ask.traffic,
-        previous=None if previous is None or previous.name == bundle.name else previous,
+        previous=compared,
+        alone=alone or "",
         clean=clean,
-        previous_clean=cleaner_of(previous) if previous else as_given,
+        previous_clean=cleaner_of(compared) if compared else as_given,
         whole=whole,
         probe=ask.probe,
-        policy=ask.settings.policy,
-        waivers=ask.settings.waivers,
-        today=datetime.fromtimestamp(clock.wall_s(), tz=UTC).date(),
     )
     return gate_bundle(bundle, given, watch=watch)
+
+
+def _limits(ask: Ask, clock: Clock) -> Given:
+    today = datetime.fromtimestamp(clock.wall_s(), tz=UTC).date()
+    return Given(policy=ask.settings.policy, waivers=ask.settings.waivers, today=today)
+
+
+def _why_alone(bundle: Bundle, previous: Bundle | None, ask: Ask) -> str | None:
+    """Why the release is compared with none, in words; None: it is compared.
+
+    Raises:
+        ConfigError: it was to be compared with the release of an own model.
+    """
+    if previous is None:
+        return "none serves as far as is stored here, and none was named"
+    if bundle.digest and bundle.digest == previous.digest:  # a candidate's folder may have a served release's name
+        return f"it is {previous.name} itself"
+    if ask.against is None and not may_compare(bundle, previous):
+        return f"{previous.name}, which serves, does another task"
+    if previous.own_model:
+        raise ConfigError(f"{previous.name} is the release of an own model; compare with one of the same task")
+    return None
 
 
 def opened(release: str, releases: ArtifactStore) -> Bundle:
@@ -108,10 +132,15 @@ def whole_of(bundle: Bundle, releases: ArtifactStore) -> Bundle | None:
 def _reference(ask: Ask, clock: Clock) -> Bundle | None:
     if ask.against not in (None, SERVED):
         return Bundle.of(ask.home.releases(clock).open(str(ask.against)))
-    served = served_release(ask.home, clock)
+    served = roles_of(ask.home).served
     if served is None and ask.against == SERVED:
         raise ConfigError(f"nothing serves from {ask.home.root} as far as is stored there; name a release instead")
-    return served
+    try:
+        return None if served is None else Bundle.of(ask.home.releases(clock).open(served))
+    except ArtifactError as error:  # passing over it would let a release pass that is worse than what serves
+        raise ArtifactError(
+            f"{served}, which serves, can't be compared with: {error}. Name another one with --against"
+        ) from error
 
 
 def read_traffic(path: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -59,23 +60,38 @@ def facts(bundle: Bundle) -> Iterator[tuple[str, str]]:
     from failsoft.artifacts.bundle import Role
     from failsoft.models.narrow import stored_as
 
-    stored = stored_as(bundle.part(Role.WEIGHTS))
     yield "digest", bundle.digest
     yield "before it", bundle.previous or "none"
-    yield "weights", "whole" if stored.width is None else f"{stored.width}, of {stored.of}"
-    yield "calibration", f"temperature {bundle.calibration().temperature:.4g}"
+    if bundle.own_model and not bundle.has(Role.WEIGHTS):
+        yield "weights", "in files of an own model"
+    else:
+        stored = stored_as(bundle.part(Role.WEIGHTS))
+        yield "weights", "whole" if stored.width is None else f"{stored.width}, of {stored.of}"
+    if not bundle.own_model or bundle.has(Role.CALIBRATION):
+        yield "calibration", f"temperature {bundle.calibration().temperature:.4g}"
+    yield from _healthy(bundle)
+    for name, value in dict(bundle.meta.get("provenance") or {}).items():
+        yield f"provenance: {name}", str(value)
+    for gate, reason in dict(bundle.meta.get("waived") or {}).items():
+        yield f"waived: {gate}", str(reason)
+
+
+def _healthy(bundle: Bundle) -> Iterator[tuple[str, str]]:
+    """Baseline and golden inputs; an own model may have been published without, and says then what is not armed."""
+    from failsoft.artifacts.bundle import Role
+
+    if bundle.own_model and not bundle.has(Role.BASELINE):
+        yield "healthy baseline", "; ".join(bundle.meta.get("not_armed", ())) or "not recorded"
+        return
     baseline = bundle.baseline()
     for name, value in vars(baseline).items():
         if name == "label_mix":
             shares = sorted(baseline.label_mix.items(), key=lambda item: -item[1])
             yield "healthy label mix", ", ".join(f"{label} {share:.1%}" for label, share in shares)
         else:
-            yield f"healthy {name.replace('_', ' ')}", "not recorded" if value is None else f"{value:.4g}"
+            known = value is not None and math.isfinite(value)
+            yield f"healthy {name.replace('_', ' ')}", f"{value:.4g}" if known else "not recorded"
     yield "golden inputs", str(len(bundle.golden()))
-    for name, value in dict(bundle.meta.get("provenance") or {}).items():
-        yield f"provenance: {name}", str(value)
-    for gate, reason in dict(bundle.meta.get("waived") or {}).items():
-        yield f"waived: {gate}", str(reason)
 
 
 def at(wall_s: float) -> str:

@@ -29,6 +29,8 @@ class Given:
     """Recent texts of callers; without them coverage rests on the release's own validation texts."""
     previous: Bundle | None = None
     """The release that is served now: a second reference."""
+    alone: str = "there is none, or none was named"
+    """Why there is no previous one, for the report."""
     clean: Clean = as_given
     """The sanitiser that serving puts before the model."""
     previous_clean: Clean = as_given

@@ -35,6 +35,7 @@ from failsoft.release.measures import (
     replica_results,
     worth_results,
 )
+from failsoft.release.own_gates import NOTE, own_results
 from failsoft.release.report import GateReport, GateResult
 from failsoft.release.spread import Answers, deviations, log_probabilities
 from failsoft.release.variants import variant_results
@@ -57,6 +58,8 @@ def gate_bundle(release: Bundle | Path, given: Given | None = None, *, watch: Wa
     given = given or Given()
     try:
         bundle = release if isinstance(release, Bundle) else open_release(release)
+        if bundle.own_model:
+            return _own_report(bundle, given)
         predictor = load_predictor(bundle)
     except (FailsoftError, OSError) as error:
         absent = gates.not_measured("loads as serving loads it", str(error))
@@ -71,10 +74,20 @@ def gate_bundle(release: Bundle | Path, given: Given | None = None, *, watch: Wa
     )
 
 
+def _own_report(bundle: Bundle, given: Given) -> GateReport:
+    results = own_results(bundle, given.policy)
+    return GateReport(
+        release=bundle.name,
+        results=waive(results, given.waivers, today=given.today),
+        notes=(NOTE, *idle(results, given.waivers, today=given.today)),
+        facts=_facts(bundle, given),
+    )
+
+
 def _notes(given: Given) -> tuple[str, ...]:
     notes = []
     if given.previous is None:
-        notes.append("compared with no served release: there is none, or none was named")
+        notes.append(f"compared with no served release: {given.alone}")
     if given.traffic is None:
         notes.append("coverage rests on validation texts; give recent traffic with --traffic")
     if not given.policy.widths:

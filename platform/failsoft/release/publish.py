@@ -108,6 +108,7 @@ class Publisher:
         same = previous if previous and may_compare(candidate, previous) else None
         given = Given(
             previous=same,
+            alone=f"{previous.name} does another task" if previous else "this is the first",
             clean=self.clean_of(candidate),
             previous_clean=self.clean_of(same) if same else as_given,
             whole=whole,
@@ -123,6 +124,8 @@ class Publisher:
 
 def may_compare(one: Bundle, other: Bundle) -> bool:
     """False only when two releases surely do different tasks; labels that can't be read are the gates' affair."""
+    if one.own_model or other.own_model:
+        return False
     try:
         return LabelSet.load(one.part(Role.LABELS)).intents == LabelSet.load(other.part(Role.LABELS)).intents
     except FailsoftError:
