@@ -53,12 +53,18 @@ def _opened(value: Any) -> Any:
 
 
 def without_tensors(scores: Any) -> Any:
-    """Scores with every tensor made a numpy array, in dicts, lists and tuples too; all else as it is."""
+    """Scores with every tensor made a numpy array, in mappings, lists and tuples too; all else as it is.
+
+    A mapping of another class becomes a dict: such a class may be a model library's own, and would bring all of it,
+    torch too, into the process that unpickles it.
+    """
     if hasattr(scores, "detach"):
         tensor = scores.detach().cpu()
         return (tensor.float() if tensor.is_floating_point() else tensor).numpy()
-    if type(scores) is dict:
+    if isinstance(scores, Mapping):
         return {name: without_tensors(part) for name, part in scores.items()}
+    if isinstance(scores, tuple) and hasattr(scores, "_make"):  # a named one
+        return scores._make(map(without_tensors, scores))
     if type(scores) in (list, tuple):
         return type(scores)(without_tensors(part) for part in scores)
     return scores
