@@ -86,6 +86,15 @@ def test_the_status_says_how_many_answers_each_stage_and_the_comparison_need() -
     assert shown["answers that a comparison needs"].startswith("no number")
 
 
+def test_the_status_shows_how_copies_compare_with_the_live_answers() -> None:
+    pairs = {"confidence_shift": -0.02, "confidence_kl": 0.0123, "latency_ms": 4.0, "live_latency_ms": 6.0}
+    plan = ROLLOUT["plan"] | {"mirror_share": 0.013}
+    mirror = {"agree": 8, "compared": 9, "pairs": 9}
+    shown = rows(rollout=ROLLOUT | {"plan": plan, "mirror": mirror | pairs})["copies beside live answers"]
+    assert shown == "1.3% of the traffic, 8 of 9 agree, confidence -0.020 (KL 0.012), 4.0 ms against 6.0 ms"
+    assert "copies beside live answers" not in rows()
+
+
 def test_the_status_shows_what_is_out_of_order_in_the_replica_that_was_asked() -> None:
     ill = GATEWAY | {
         "rungs_resting": {"gbdt": "5 failures in a row"},

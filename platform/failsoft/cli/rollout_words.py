@@ -37,12 +37,24 @@ def _known(rollout: Mapping[str, Any]) -> Rows:
         ("replicas", _replicas(rollout.get("replicas", {}), epoch=plan["epoch"])),
         ("gateways that report", str(rollout["gateways"])),
     ]
+    rows += _copies(rollout.get("mirror", {}), plan.get("mirror_share", 0.0))
     rows += _needed(rollout.get("needs", {}))
     rows += _order(rollout)
     rows += [("given up", f"{name}: {why}") for name, why in rollout["rejected"].items()]
     rows += _models(rollout.get("models", {}))
     rows += [("storage", str(rollout["store_error"]))] if rollout["store_error"] else []
     return (*rows, *_unrecorded("controller", rollout))
+
+
+def _copies(mirror: Mapping[str, Any], share: float) -> list[tuple[str, str]]:
+    """How copies compare with the live answers that they were made of."""
+    compared, words = mirror.get("compared"), [f"{share:.1%} of the traffic"] if share else []
+    words += [f"{mirror['agree']} of {compared} agree"] if compared else []
+    if mirror.get("pairs"):
+        shift, kl = mirror["confidence_shift"], mirror["confidence_kl"]
+        words.append(f"confidence {shift:+.3f} (KL {kl:.3f})")
+        words.append(f"{mirror['latency_ms']:.1f} ms against {mirror['live_latency_ms']:.1f} ms")
+    return [("copies beside live answers", ", ".join(words))] if words else []
 
 
 def _needed(needs: Mapping[str, Any]) -> list[tuple[str, str]]:

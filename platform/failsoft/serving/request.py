@@ -6,6 +6,7 @@ Pure of HTTP and of Ray: models are asked through :class:`ModelArm`, which hides
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -23,6 +24,7 @@ from failsoft.serving.intake.sanitizer import Cleanliness
 from failsoft.serving.plan.plan import Arm, Colour, RoutingPlan, choose_arm, should_mirror
 from failsoft.serving.task import Task
 from failsoft.serving.visit import Allowance, Budget, Situation, Visit, Whose
+from failsoft.serving.watching.beside import NOTHING_BESIDE, Beside
 from failsoft.serving.watching.outcomes import Seen
 from failsoft.serving.web.forms import misfit
 from failsoft.serving.web.messages import Answer
@@ -64,6 +66,10 @@ class Mirrored:
     live_output: Any
     caller: int | None = None
     """Number of whose request it was; None: nobody knows."""
+    live_confidence: float = math.nan
+    """NaN: whoever answered has no honest one."""
+    live_latency_ms: float = math.nan
+    """Time inside the gateway; NaN: unknown."""
 
 
 _UNREADABLE = NoReading(outcome=Outcome.BAD_INPUT, why="nothing in the text can be read by the model")
@@ -142,7 +148,8 @@ class Answerer:
         reading = await self._asker.ask(copy.plan.subject, copy.text, Allowance(left_s=whole_s, whole_s=whole_s))
         agreed = agreement(self._quality, reading.output, copy.live_output) if isinstance(reading, Reading) else None
         seen = self._seen(copy.plan, Arm.SUBJECT, reading, since_s=started_s, caller=copy.caller)
-        self._note(copy.plan, reading, replace(seen, mirrored=True, agreed=agreed))
+        beside = _beside(reading, seen, copy)
+        self._note(copy.plan, reading, replace(seen, mirrored=True, agreed=agreed, beside=beside))
 
     def _enter(self, text: Any, whose: Whose, *, began_s: float, timeout_ms: float | None) -> Visit:
         now = self._situation()
@@ -257,6 +264,23 @@ class Answerer:
             return
         same = now.subject_policy == now.text_policy
         text = visit.cleaned.text if same else self._inputs.clean(visit.text, now.subject_policy).text
-        self._journal.mirror(
-            Mirrored(text=text, plan=now.plan, live_output=getattr(answer, self._form.field), caller=visit.caller)
+        copy = Mirrored(
+            text=text,
+            plan=now.plan,
+            live_output=getattr(answer, self._form.field),
+            caller=visit.caller,
+            live_confidence=math.nan if answer.confidence is None else answer.confidence,
+            live_latency_ms=answer.latency_ms,
         )
+        self._journal.mirror(copy)
+
+
+def _beside(reading: Reading | NoReading, seen: Seen, copy: Mirrored) -> Beside:
+    if isinstance(reading, NoReading):
+        return NOTHING_BESIDE
+    return Beside.pair(
+        confidence=reading.confidence,
+        live_confidence=copy.live_confidence,
+        latency_ms=seen.latency_ms,
+        live_latency_ms=copy.live_latency_ms,
+    )

@@ -13,6 +13,7 @@ from failsoft.health.signals import SignalPolicy
 from failsoft.health.window import Outcome
 from failsoft.serving.plan.plan import Arm
 from failsoft.serving.watching.batch import OutcomeBatch, interleaved
+from failsoft.serving.watching.beside import NOTHING_BESIDE
 
 __all__ = ["Counts", "Gatherer", "OutcomeBatch", "interleaved"]
 
@@ -74,6 +75,7 @@ class Gatherer:
         self.latency_ms = 0.0
         self.agree = 0
         self.compared = 0
+        self.beside = NOTHING_BESIDE
 
     @property
     def subject(self) -> SignalPanel:
@@ -98,7 +100,7 @@ class Gatherer:
         self._last_s = self.first_s = None
         if not counts.on_trial.total:
             self._stand_in = SignalPanel(health, self.signals)
-            self.latency_ms, self.agree, self.compared = 0.0, 0, 0
+            self.latency_ms, self.agree, self.compared, self.beside = 0.0, 0, 0, NOTHING_BESIDE
 
     def forget_stand_in(self) -> None:
         """The stand-in is another one, or none."""
@@ -148,6 +150,7 @@ class Gatherer:
         self.latency_ms += batch.latency_ms
         self.agree += batch.agree
         self.compared += batch.compared
+        self.beside += batch.beside
         self._remember(batch)
 
     def _plus(self, tally: Tally, outcomes: Mapping[Outcome, int]) -> Tally:

@@ -223,7 +223,7 @@ class Rollout:
             "slots": state.slots,
             "evidence": gather.counts.as_json(),
             "health": {"status": str(verdict.status), "reason": verdict.reason},
-            "mirror": {"agree": gather.agree, "compared": gather.compared},
+            "mirror": {"agree": gather.agree, "compared": gather.compared} | gather.beside.status(),
             "ready_fraction": course.around.ready_fraction(self.plan),
             "gateways": gather.gateways,
             "dropped_reports": self._dropped,

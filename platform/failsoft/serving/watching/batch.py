@@ -12,6 +12,7 @@ from failsoft.errors import ConfigError
 from failsoft.health.monitor import BAD
 from failsoft.health.window import Outcome
 from failsoft.serving.plan.plan import Arm
+from failsoft.serving.watching.beside import NOTHING_BESIDE, Beside, beside_of
 
 KeyT = TypeVar("KeyT")
 SLOW, TIMED = "slow", "timed"
@@ -43,6 +44,8 @@ class OutcomeBatch:
     """… of so many whose time and whose release's time are known."""
     callers: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     """The part of some callers in all this: for each, counts by an outcome's name, ``slow`` and ``timed``."""
+    beside: Beside = NOTHING_BESIDE
+    """Mirrored answers beside the live ones."""
 
     def __post_init__(self) -> None:
         """Refuse what would cancel evidence, make some up, or count twice: a number that is none is never old."""
@@ -111,7 +114,7 @@ class OutcomeBatch:
             "slow": self.slow,
             "timed": self.timed,
             "callers": {str(caller): dict(part) for caller, part in self.callers.items()},
-        }
+        } | ({"beside": self.beside.as_json()} if self.beside.answers else {})
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> OutcomeBatch:
@@ -126,7 +129,8 @@ class OutcomeBatch:
             callers = {int(caller): dict(part) for caller, part in fields.pop("callers", {}).items()}
             if not max(sum(outcomes.values()), fields.get("timed", 0), len(callers)) <= _MAX_CALLS:
                 raise ValueError(f"more than {_MAX_CALLS:,} calls between two reports")
-            return cls(arm=Arm(fields.pop("arm")), outcomes=outcomes, callers=callers, **fields)
+            beside = beside_of(fields.pop("beside", None))
+            return cls(arm=Arm(fields.pop("arm")), outcomes=outcomes, callers=callers, beside=beside, **fields)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ConfigError(f"not an outcome batch: {error.__class__.__name__}: {error}") from error
 

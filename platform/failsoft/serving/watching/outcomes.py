@@ -16,6 +16,7 @@ from failsoft.health.monitor import BAD
 from failsoft.health.window import Outcome
 from failsoft.serving.plan.plan import Arm
 from failsoft.serving.watching.batch import SLOW, TIMED, OutcomeBatch
+from failsoft.serving.watching.beside import NOTHING_BESIDE, Beside
 
 _MAX_NOTED = 16
 """Callers who brought something bad are reported apart from the others; at most so many."""
@@ -35,6 +36,8 @@ class Seen:
     """The stand-in was asked because the subject's answer would not do: an unfair sample, so no evidence."""
     agreed: bool | None = None
     """Whether a mirrored answer has the live answer's intent; None when nothing was compared."""
+    beside: Beside = NOTHING_BESIDE
+    """A mirrored answer beside the live one: confidence and time."""
     model_ms: float = math.nan
     """The model's own time for the call that carried the answer; NaN: unknown."""
     together: int = 1
@@ -59,6 +62,7 @@ class _Tally:
     timed: int = 0
     agree: int = 0
     compared: int = 0
+    beside: Beside = NOTHING_BESIDE
 
     def add(self, seen: Seen, *, slow: bool | None, apart: bool) -> None:
         self.outcomes[seen.outcome] += 1
@@ -73,6 +77,8 @@ class _Tally:
         if seen.agreed is not None:
             self.compared += 1
             self.agree += seen.agreed
+        if seen.beside.answers:
+            self.beside += seen.beside
 
 
 class OutcomeBuffer:
@@ -151,4 +157,5 @@ class OutcomeBuffer:
             callers={caller: dict(part) for caller, part in tally.callers.items()},
             agree=tally.agree,
             compared=tally.compared,
+            beside=tally.beside,
         )
