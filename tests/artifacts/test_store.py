@@ -210,6 +210,18 @@ def test_one_that_is_not_accepted_is_passed_over_and_stays(shop: Shop) -> None:
     assert (shop.store.root / "ill").is_dir()
 
 
+def test_of_two_publishers_of_one_name_the_second_hears_that_it_is_taken(shop: Shop) -> None:
+    def overtaken(folder: Path) -> None:
+        fill(folder)
+        if not (shop.store.root / "same").exists():
+            shop.publish("same")
+
+    with pytest.raises(ArtifactError, match="never changes"):
+        shop.store.publish("same", overtaken, meta={"second": True})
+    assert "second" not in shop.store.open("same").manifest.meta
+    assert [path.name for path in shop.store.root.iterdir()] == ["same"]
+
+
 def test_a_published_name_is_never_written_again(shop: Shop) -> None:
     shop.publish("a")
     with pytest.raises(ArtifactError, match="already published"):

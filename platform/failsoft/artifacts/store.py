@@ -96,22 +96,29 @@ class ArtifactStore:
 
         return self._make_visible(name, prepare)
 
+    def refuse_taken(self, name: str) -> None:
+        """Refuse what :meth:`publish` would refuse, before any work is done.
+
+        Raises:
+            ConfigError, ArtifactError: as there.
+        """
+        if self._target(name).exists():
+            raise _taken(self._target(name))
+
     def _make_visible(self, name: str, prepare: Callable[[Path], Manifest]) -> Artifact:
-        target = self._target(name)
-        if target.exists():
-            raise ArtifactError(f"{target} is already published and never changes; publish under another name")
+        self.refuse_taken(name)
         aside = self.root / f"{_ASIDE}{name}-{uuid.uuid4().hex[:8]}"
         aside.mkdir(parents=True)
         try:
             manifest = prepare(aside)
             _write_synced(aside / MANIFEST_NAME, manifest.to_json().encode())
             _sync_tree(aside)
-            aside.rename(target)
+            _rename_unless_taken(aside, self._target(name))
         except BaseException:  # also KeyboardInterrupt: the half-written folder must not stay; re-raised
             shutil.rmtree(aside, ignore_errors=True)
             raise
         _sync_folder(self.root)
-        return Artifact(name=name, path=target, manifest=manifest)
+        return Artifact(name=name, path=self.root / name, manifest=manifest)
 
     def open(self, name: str) -> Artifact:
         """A published folder, with every byte verified.
@@ -245,6 +252,19 @@ class ArtifactStore:
         except OSError as error:  # a disk that can't be written to must not keep the good ones from being found
             why = f"{why}; it stays where it is, since it could not be put aside: {error}"
         on_damage(name, why)
+
+
+def _taken(target: Path) -> ArtifactError:
+    return ArtifactError(f"{target} is already published and never changes; publish under another name")
+
+
+def _rename_unless_taken(aside: Path, target: Path) -> None:
+    try:
+        aside.rename(target)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        raise _taken(target) from error  # another publisher was there first
 
 
 def write_durably(path: Path, content: bytes) -> None:
