@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import torch
 
 from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.artifacts.home import Home
-from failsoft.errors import ArtifactError, GateError
+from failsoft.errors import ArtifactError, ConfigError, DamagedArtifactError, GateError
 from failsoft.health.clock import ManualClock
 from failsoft.models.labels import LabelSet
 from failsoft.release.inspect import gate_bundle
@@ -59,8 +60,12 @@ def test_a_release_of_another_task_may_follow(publisher: Publisher, trained: Tra
     first = publish(publisher, trained, "a")
     other = replace(trained, labels=LabelSet(("x", "y", "z"), ("thing",)))
     intents = dict(zip(trained.labels.intents, other.labels.intents, strict=True))
-    renamed = tuple(replace(u, intent=intents[u.intent]) for u in trained.corpus.validation)
-    other = replace(other, corpus=replace(trained.corpus, validation=renamed))
+    train, validation = (
+        tuple(replace(u, intent=intents[u.intent]) for u in split)
+        for split in (trained.corpus.train, trained.corpus.validation)
+    )
+    corpus = replace(trained.corpus, intents=other.labels.intents, train=train, validation=validation)
+    other = replace(other, corpus=corpus)
     second = publish(publisher, other, "b")
     assert second.previous == first.name
     assert not any("release a" in result.name for result in stored_report(second).results)
@@ -95,6 +100,34 @@ def test_a_taken_name_is_refused_and_the_published_one_stays_as_it_is(publisher:
     with pytest.raises(ArtifactError, match="never changes"):
         publish(publisher, trained, "a")
     assert Bundle.of(publisher.home.releases(publisher.clock).open("a")).digest == first.digest
+
+
+def test_a_name_that_can_t_be_had_is_refused_before_anything_is_judged(publisher: Publisher, trained: Trained) -> None:
+    publish(publisher, trained, "a")
+    told: list[str] = []
+    for name, error in (("a", ArtifactError), ("../a", ConfigError)):
+        with pytest.raises(error):
+            publish(replace(publisher, watch=told.append), trained, name)
+    assert told == []
+
+
+def test_what_is_published_is_what_was_judged(publisher: Publisher, trained: Trained) -> None:
+    def spoil_after(what: str) -> None:
+        if what == "quantization KL":  # the last gate; the calibration was read long before
+            (left,) = candidates(publisher)
+            (left / Role.CALIBRATION).write_text('{"temperature": 30.0}')
+
+    with pytest.raises(ArtifactError, match="changed while it was judged"):
+        publish(replace(publisher, watch=spoil_after), trained, "a")
+    assert newest_release(publisher.home.releases(publisher.clock)) is None
+
+
+def test_a_report_of_other_files_is_refused(publisher: Publisher, trained: Trained, tmp_path: Path) -> None:
+    copied = tmp_path / "copied"
+    shutil.copytree(publish(publisher, trained).path, copied)
+    (copied / Role.RULES).write_text("version: 1", "utf-8")
+    with pytest.raises(DamagedArtifactError, match="judged other files"):
+        stored_report(Bundle(name="copied", path=copied, digest="", meta={}))
 
 
 def test_a_writer_that_breaks_leaves_no_candidate(publisher: Publisher) -> None:

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from failsoft.artifacts.bundle import Bundle, Golden, Role
-from failsoft.artifacts.manifest import MANIFEST_NAME, read_manifest, verify_files
+from failsoft.artifacts.manifest import MANIFEST_NAME, Manifest, describe, read_manifest, verify_files
 from failsoft.errors import ArtifactMissingError, DamagedArtifactError, FailsoftError
 from failsoft.models.corpus import Utterance
 from failsoft.models.encoding import IGNORED_TAG, EncodedSplit, encode_corpus
@@ -70,6 +70,14 @@ def open_release(folder: Path) -> Bundle:
     manifest = read_manifest(folder)
     verify_files(folder, manifest)
     return Bundle(name=folder.name, path=folder, digest=manifest.digest, meta=manifest.meta)
+
+
+def contents_of(folder: Path) -> str:
+    """One digest of everything in a release but its gate report, which names it: judged and published are the same."""
+    files = dict(describe(folder, kind="contents", created_at_s=0.0, meta={}).files)
+    for written_later in (Role.GATE_REPORT, MANIFEST_NAME):
+        files.pop(written_later, None)
+    return Manifest(kind="contents", created_at_s=0.0, files=files, meta={}).digest
 
 
 def load_predictor(bundle: Bundle) -> IntentNerPredictor:

@@ -21,7 +21,7 @@ from failsoft.models.labels import LabelSet
 from failsoft.models.narrow import stored_as
 from failsoft.models.predictor import IntentNerPredictor
 from failsoft.release import gates, replica_gates
-from failsoft.release.candidate import UNREADABLE, golden_answers, load_predictor, not_finite, open_release
+from failsoft.release.candidate import UNREADABLE, contents_of, golden_answers, load_predictor, not_finite, open_release
 from failsoft.release.coverage import compare_types, coverage_of
 from failsoft.release.divergence import divergence
 from failsoft.release.edges import EDGE_CASES
@@ -58,8 +58,9 @@ def gate_bundle(release: Bundle | Path, given: Given | None = None, *, watch: Wa
     given = given or Given()
     try:
         bundle = release if isinstance(release, Bundle) else open_release(release)
+        contents = contents_of(bundle.path)  # first: what is changed while it is judged is not what was judged
         if bundle.own_model:
-            return _own_report(bundle, given)
+            return _own_report(bundle, given, contents)
         predictor = load_predictor(bundle)
     except (FailsoftError, OSError) as error:
         absent = gates.not_measured("loads as serving loads it", str(error))
@@ -70,17 +71,17 @@ def gate_bundle(release: Bundle | Path, given: Given | None = None, *, watch: Wa
         results=waive(results, given.waivers, today=given.today),
         against=given.previous.name if given.previous else None,
         notes=(*_notes(given), *idle(results, given.waivers, today=given.today)),
-        facts=_facts(bundle, given),
+        facts=_facts(bundle, given, contents),
     )
 
 
-def _own_report(bundle: Bundle, given: Given) -> GateReport:
+def _own_report(bundle: Bundle, given: Given, contents: str) -> GateReport:
     results = own_results(bundle, given.policy)
     return GateReport(
         release=bundle.name,
         results=waive(results, given.waivers, today=given.today),
         notes=(NOTE, *idle(results, given.waivers, today=given.today)),
-        facts=_facts(bundle, given),
+        facts=_facts(bundle, given, contents),
     )
 
 
@@ -97,9 +98,10 @@ def _notes(given: Given) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _facts(bundle: Bundle, given: Given) -> dict[str, Any]:
+def _facts(bundle: Bundle, given: Given, contents: str) -> dict[str, Any]:
     return {
         "digest": bundle.digest or None,
+        "contents": contents,
         "traffic_texts": None if given.traffic is None else len(given.traffic),
         "limits": asdict(given.policy),
         "waivers": [{"gate": w.gate, "reason": w.reason, "until": str(w.until or "")} for w in given.waivers],

@@ -18,10 +18,10 @@ from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.manifest import describe
 from failsoft.artifacts.store import ArtifactStore
-from failsoft.errors import FailsoftError
+from failsoft.errors import ArtifactError, DamagedArtifactError, FailsoftError
 from failsoft.health.clock import Clock
 from failsoft.models.labels import LabelSet
-from failsoft.release.candidate import Clean
+from failsoft.release.candidate import Clean, contents_of
 from failsoft.release.given import Given, Watch, as_given
 from failsoft.release.inspect import gate_bundle
 from failsoft.release.replica import Probe
@@ -68,13 +68,14 @@ class Publisher:
 
         Raises:
             GateError: naming the gates that failed, and where candidate and report lie.
-            ArtifactError: the name is taken.
+            ArtifactError: the name is taken, or the candidate was changed while it was judged.
         """
         store = self.home.releases(self.clock)
         previous = previous or newest_release(store)
         candidate = self._fill(fill)
         (candidate / PROVENANCE).write_text(json.dumps(dict(provenance), indent=1, sort_keys=True), "utf-8")
         name = name or self._name_of(candidate)
+        store.refuse_taken(name)  # said now, not after minutes of measuring
         report = self._gate(Bundle(name=name, path=candidate, digest="", meta={}), previous, whole)
         report.raise_unless_passed(
             f"The candidate and its report lie in {candidate}; look with: failsoft gate {candidate}, and publish it "
@@ -85,7 +86,7 @@ class Publisher:
             "provenance": dict(provenance),
             "waived": {result.name: result.waived for result in report.waived},
         }
-        artifact = store.publish(name, lambda aside: _copy_into(candidate, aside), meta=meta)
+        artifact = store.publish(name, lambda aside: _copy_judged(candidate, aside, report), meta=meta)
         shutil.rmtree(candidate)
         return Bundle.of(artifact)
 
@@ -142,9 +143,15 @@ def stored_report(bundle: Bundle) -> GateReport:
     """The gate report that a release was published with.
 
     Raises:
-        DamagedArtifactError: it has none, or it can't be read.
+        DamagedArtifactError: it has none, it can't be read, or it judged something else than what lies beside it.
     """
-    return GateReport.from_json(bundle.part(Role.GATE_REPORT).read_text("utf-8"))
+    report = GateReport.from_json(bundle.part(Role.GATE_REPORT).read_text("utf-8"))
+    judged = report.facts.get("contents")  # releases of before do not say
+    if judged is not None and judged != contents_of(bundle.path):
+        raise DamagedArtifactError(
+            f"the gate report in {bundle.path} judged other files than lie beside it; run: failsoft gate {bundle.name}"
+        )
+    return report
 
 
 def write_quality(folder: Path, quality: Mapping[str, Any]) -> None:
@@ -152,5 +159,7 @@ def write_quality(folder: Path, quality: Mapping[str, Any]) -> None:
     (folder / Role.QUALITY).write_text(json.dumps(dict(quality), indent=1, sort_keys=True), "utf-8")
 
 
-def _copy_into(candidate: Path, aside: Path) -> None:
+def _copy_judged(candidate: Path, aside: Path, report: GateReport) -> None:
     shutil.copytree(candidate, aside, dirs_exist_ok=True)
+    if contents_of(aside) != report.facts["contents"]:
+        raise ArtifactError(f"{candidate} was changed while it was judged; nothing was published, publish it again")
