@@ -115,6 +115,18 @@ async def test_a_strict_schema_of_instances_is_read_as_json_on_both_ways(instanc
     assert status == 200 or "rooms.0" not in answers[0][1]["detail"], "only what is wrong is named"
 
 
+@pytest.mark.parametrize("headers", [{}, LONG_WAY])
+async def test_a_body_of_nothing_but_misfits_is_refused_in_few_words(headers: dict[str, str]) -> None:
+    """Each of them was named: 1 MB made 30 MB of words, and no other caller was answered for 4 s."""
+    many = json.dumps({"text": "play", **{f"{place:x}": 1 for place in range(5_000)}}).encode()
+    status, answer, asked = await said(many, headers)
+    assert (status, asked) == (422, [])
+    assert answer["detail"].startswith("body: 5000 parts of it do not fit")
+    status, answer, _ = await said(b'{"text": "play", "%s": 1, "odd": 2}' % (b"k" * 100_000), headers)
+    assert (status, len(answer["detail"]) < 300) == (422, True)
+    assert "odd: Extra inputs" in answer["detail"]
+
+
 async def test_an_error_raised_on_purpose_reads_as_on_the_long_way() -> None:
     front = FakeFront()
     front.fails_with = PlanStoreError("the disk is full")

@@ -36,6 +36,8 @@ _log = logging.getLogger(__name__)
 _PREDICT, _STATUS, _HEALTH = "/v1/predict", "/v1/status", "/healthz"
 _TIMEOUT_HEADER, _CALLER_HEADER, _KEY_HEADER = "X-Request-Timeout-Ms", "X-Caller-Id", "X-Session-Id"
 _DEGRADE, _RESTORE, _PROPOSE = "/v1/degrade", "/v1/restore", "/v1/releases/{name}/propose"
+_NAMED = 80
+"""Characters of a caller's own field name that are repeated to it."""
 Guard = Callable[[str | None], None]
 """Raises NotAuthorizedError unless an Authorization header carries the operator's token."""
 
@@ -259,7 +261,7 @@ async def _as_problem(request: Request, error: Exception) -> JSONResponse:
 async def _as_misfit(request: Request, error: Exception) -> JSONResponse:
     """What does not fit, and where. The input is not repeated: half a character in it would break the answer too."""
     errors = error.errors() if isinstance(error, RequestValidationError) else []
-    found = [f"{'.'.join(str(part) for part in entry['loc'])}: {entry['msg']}" for entry in errors]
+    found = [f"{'.'.join(str(part)[:_NAMED] for part in entry['loc'])}: {entry['msg']}" for entry in errors]
     return _answer(request, 422, "; ".join(found))
 
 
