@@ -165,6 +165,21 @@ def test_gc_keeps_what_serves_what_is_before_it_what_is_pinned_and_the_newest(sh
     assert "r-4" not in names(shelf)
 
 
+def test_gc_leaves_what_comes_into_use_while_it_removes_others(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    remove = ArtifactStore.remove
+
+    def remove_while_another_is_proposed(store: ArtifactStore, name: str) -> None:
+        remove(store, name)
+        plan = replace(PLAN, epoch=4, releases={Colour.BLUE: "r-4", Colour.GREEN: "r-2"})
+        PlanStore(shelf / "serving").save(RolloutState(plan=plan, since_epoch=4))
+
+    monkeypatch.setattr(ArtifactStore, "remove", remove_while_another_is_proposed)
+    said = typed(shelf, "release", "gc", "--keep", "2").output
+    assert "removed r-3" in said
+    assert "r-4 stays" in said
+    assert "r-4" in names(shelf)
+
+
 def test_gc_removes_nothing_when_it_can_t_be_known_what_serves_or_is_pinned(shelf: Path) -> None:
     (shelf / "pins.json").write_text("{")
     assert isinstance(typed(shelf, "release", "gc", "--keep", "2").exception, DamagedArtifactError)

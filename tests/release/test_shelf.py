@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,16 @@ def test_pins_are_remembered_changed_and_taken_back(tmp_path: Path) -> None:
     assert pins.all() == {}
     with pytest.raises(ConfigError, match="not pinned"):
         pins.unpin("r-1")
+
+
+def test_of_many_pins_at_once_none_is_lost(tmp_path: Path) -> None:
+    home = Home.find(tmp_path)
+    threads = [threading.Thread(target=Pins(home).pin, args=(f"r-{number}", "audit")) for number in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(Pins(home).all()) == 24
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "3"])

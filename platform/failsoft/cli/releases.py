@@ -204,15 +204,25 @@ def gc(
     going = [standing for standing in _standings(found, keep) if not standing.kept_for]
     for standing in going:
         name = standing.artifact.name
-        if not dry_run:
-            found.releases(SystemClock()).remove(name)
-            _ledger(found).record(
-                "release_removed", f"older than the {keep} newest, and nothing holds it", release=name
-            )
+        if not dry_run and not _removed(found, keep, name):
+            console.print(f"{name} stays: it came into use or was pinned just now", highlight=False, markup=False)
+            continue
         said = "would remove" if dry_run else "removed"
         console.print(f"{said} {name} ({standing.size_bytes / 1e6:.2f} MB)", highlight=False, markup=False)
     if not going:
         console.print("nothing to remove", highlight=False, markup=False)
+
+
+def _removed(home: Home, keep: int, name: str) -> bool:
+    """Whether it went: it is looked at again first, since removing those before it took a while."""
+    from failsoft.release.shelf import Pins
+
+    with Pins(home).held():
+        if any(standing.artifact.name == name and standing.kept_for for standing in _standings(home, keep)):
+            return False
+        home.releases(SystemClock()).remove(name)
+    _ledger(home).record("release_removed", f"older than the {keep} newest, and nothing holds it", release=name)
+    return True
 
 
 def _stop_unless_passed(ask: Ask) -> None:

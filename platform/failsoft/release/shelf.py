@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +35,8 @@ class Pins:
 
     def pin(self, name: str, why: str) -> None:
         """Keep a release; again with another reason changes the reason."""
-        self._write({**self.all(), name: why})
+        with self.held():
+            self._write({**self.all(), name: why})
 
     def unpin(self, name: str) -> None:
         """Let a release go.
@@ -40,11 +44,23 @@ class Pins:
         Raises:
             ConfigError: it is not pinned.
         """
-        pins = dict(self.all())
-        if name not in pins:
-            raise ConfigError(f"{name} is not pinned; pinned are: {', '.join(sorted(pins)) or 'none'}")
-        del pins[name]
-        self._write(pins)
+        with self.held():
+            pins = dict(self.all())
+            if name not in pins:
+                raise ConfigError(f"{name} is not pinned; pinned are: {', '.join(sorted(pins)) or 'none'}")
+            del pins[name]
+            self._write(pins)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else pins or unpins meanwhile, in any process of this machine: neither of two pins gets lost."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self._path.with_name(f".{self._path.name}.lock"), os.O_CREAT | os.O_RDWR, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
 
     def _write(self, pins: Mapping[str, str]) -> None:
         write_durably(self._path, json.dumps(dict(pins), indent=1, sort_keys=True).encode())
