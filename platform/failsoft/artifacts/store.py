@@ -97,11 +97,7 @@ class ArtifactStore:
         return self._make_visible(name, prepare)
 
     def refuse_taken(self, name: str) -> None:
-        """Refuse what :meth:`publish` would refuse, before any work is done.
-
-        Raises:
-            ConfigError, ArtifactError: as there.
-        """
+        """Raise what :meth:`publish` would raise for this name, before any work is done."""
         if self._target(name).exists():
             raise _taken(self._target(name))
 
