@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -78,6 +79,18 @@ def test_a_release_that_computes_something_else_here_does_not_load(files: Path, 
         check_golden(Tripling(0.5), bundle, CONFIG.kind, bundle.measures())
     with pytest.raises(IncompatibleArtifactError, match=r"answers 1\.0 with"):
         check_golden(Doubling(math.nan), bundle, CONFIG.kind, bundle.measures())
+
+
+def test_healthy_inputs_may_be_an_array_of_rows(files: Path, tmp_path: Path) -> None:
+    bundle = publish_own(CONFIG, files, healthy=np.array([1.0, 2.0]), home=tmp_path)  # type: ignore[arg-type]
+    assert (bundle.baseline().samples, [golden.text for golden in bundle.golden()]) == (2, [1.0, 2.0])
+
+
+def test_files_that_can_not_be_copied_leave_no_half_copy(files: Path, tmp_path: Path) -> None:
+    (files / "dangling").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(shutil.Error):
+        publish_own(CONFIG, files, healthy=[1.0], home=tmp_path)
+    assert list((tmp_path / "candidates").iterdir()) == []
 
 
 def test_without_healthy_inputs_it_is_served_and_says_what_is_not_armed(files: Path, tmp_path: Path) -> None:

@@ -61,8 +61,9 @@ def publish_own(
         Exception: what the user's own ``load`` or ``predict`` raises.
     """
     clock, root = SystemClock(), Home.find(None if home is None else Path(home))
-    candidate = _copied(Path(files), root.root / "candidates" / f"c-{uuid.uuid4().hex[:12]}")
+    candidate = root.root / "candidates" / f"c-{uuid.uuid4().hex[:12]}"
     try:
+        _copy_whole(Path(files), candidate)
         not_armed = _complete(config, candidate, healthy, calibration, clock)
         store = root.releases(clock)
         previous = store.newest()
@@ -100,7 +101,7 @@ def _complete(
         write_json(candidate, Role.CALIBRATION, calibration)
     config.ladder_of(bundle)
     model = config.loader()(bundle)
-    if not healthy:
+    if len(healthy) == 0:  # an array of rows has no truth value
         return [
             "no healthy inputs were given: no baseline arms the watch, no golden inputs prove a load, and after a fall "
             "only a previous release beside it can show that it is healthy again"
@@ -179,7 +180,7 @@ def _timed_ms(model: Predictor, item: Any, clock: Clock) -> float:
     return (clock.monotonic_s() - began_s) * 1000.0
 
 
-def _copied(files: Path, candidate: Path) -> Path:
+def _copy_whole(files: Path, candidate: Path) -> None:
     if not files.is_dir() or not any(files.iterdir()):
         raise ConfigError(f"{files} is no folder with files; put everything there that load(bundle) reads")
     taken = [name for name in (*_MADE_HERE, MANIFEST_NAME) if (files / name).exists()]
@@ -187,7 +188,6 @@ def _copied(files: Path, candidate: Path) -> Path:
         raise ConfigError(f"{files} holds {', '.join(taken)}, which is measured or made here; take it out")
     candidate.mkdir(parents=True)
     _copy_into(files, candidate)
-    return candidate
 
 
 def _copy_into(folder: Path, aside: Path) -> None:
