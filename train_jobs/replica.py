@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from failsoft.release.replica import ReplicaReport
 
 WITHIN_S = 300.0
 """A replica that has not answered by then is hung; a busy laptop needs some 20 s for the start alone."""
+_KEPT_BACK = re.compile("TOKEN|SECRET|PASSWORD|CREDENTIAL|_KEY$|_KEY_|^RAY_", re.IGNORECASE)
+"""Variables by their names that a replica which only reads one folder has no use for."""
 _MODULE = "serve_apps.probe"  # by name: another process, whose imports are not this one's
 
 
@@ -32,7 +35,8 @@ def probe_replica(folder: Path, texts: Sequence[str], *, within_s: float = WITHI
         try:
             done = subprocess.run(
                 command,
-                capture_output=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
                 timeout=within_s,
                 check=False,
                 env=_environment(),
@@ -48,5 +52,6 @@ def probe_replica(folder: Path, texts: Sequence[str], *, within_s: float = WITHI
 
 
 def _environment() -> dict[str, str]:
-    """The child finds the same code, wherever it is started; it never joins a cluster."""
-    return os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    """The child finds the same code, wherever it is started; it gets no secret, and nothing that names a cluster."""
+    kept = {name: value for name, value in os.environ.items() if not _KEPT_BACK.search(name)}
+    return kept | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

@@ -15,7 +15,7 @@ from tests.release.conftest import Trained, trained  # noqa: F401 -- a fixture
 from tests.release.test_publish_run import finished
 from train_jobs.gate import Ask, gate_release
 from train_jobs.publish import publish_run
-from train_jobs.replica import probe_replica
+from train_jobs.replica import _environment, probe_replica
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +45,15 @@ def test_a_release_that_does_not_load_ends_the_replica_with_its_reason(published
 def test_a_replica_that_says_nothing_is_ended(published: Bundle) -> None:
     with pytest.raises(ServingError, match="within 0 s"):
         probe_replica(published.path, ["hello"], within_s=0.05)
+
+
+def test_a_replica_gets_no_secret_and_no_address_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = ("FAILSOFT_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "DB_PASSWORD", "RAY_ADDRESS", "HF_TOKEN")
+    for name in (*secret, "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")
+    environment = _environment()
+    assert [name for name in secret if name in environment] == []
+    assert {"OMP_NUM_THREADS", "PATH", "PYTHONPATH"} <= set(environment)
 
 
 def test_a_text_pipeline_that_training_did_not_have_is_skew(published: Bundle, tmp_path: Path) -> None:
