@@ -80,6 +80,7 @@ async def test_a_number_that_is_none_is_answered_by_the_fallback_and_not_held_ag
     if answer.status_code == 422:  # refused at the door is as good
         return
     assert answer.json()["source"] == "mean_price"
+    assert answer.json()["degrade_reason"].startswith("the instance holds ")
     assert [seen.outcome for seen in world.notes.seen] == [Outcome.BAD_INPUT]
 
 

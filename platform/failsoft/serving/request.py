@@ -72,7 +72,7 @@ class Mirrored:
     """Time inside the gateway; NaN: unknown."""
 
 
-_UNREADABLE = NoReading(outcome=Outcome.BAD_INPUT, why="nothing in the text can be read by the model")
+_UNREADABLE = NoReading(outcome=Outcome.BAD_INPUT, why="no model could make sense of it")
 
 
 class Answerer:
@@ -135,7 +135,7 @@ class Answerer:
             plan = visit.now.plan
             seen = self._seen(plan, Arm.SUBJECT, _UNREADABLE, since_s=began_s, caller=caller)
             self._note(plan, _UNREADABLE, seen)
-            answer = self._from_ladder(visit, why=_UNREADABLE.why)
+            answer = self._from_ladder(visit, why=visit.cleaned.why or _UNREADABLE.why)
         else:
             answer = await self._from_chosen_arm(visit)
         self._journal.answered(answer)

@@ -17,6 +17,7 @@ from failsoft.serving.fallback.ladder import PROBES
 from failsoft.serving.intake.sanitizer import Cleaned, Cleanliness, TextPolicy, sanitize
 from failsoft.serving.web.forms import ByIdentity
 from failsoft.serving.web.messages import MAX_TEXTS, Ask, PredictRequest
+from failsoft.serving.web.problems import whole
 
 Unreadable = Callable[[Any], str | None]
 """Why no model could make sense of an instance; None when one can."""
@@ -134,7 +135,8 @@ class Instances:
             why = self.unreadable(item)
         except Exception:  # noqa: BLE001 -- anybody's check; its caller gets an answer whatever it does
             why = "the check of the instance failed"
-        cleaned = Cleaned(text=item, verdict=Cleanliness.CLEAN if why is None else Cleanliness.HOPELESS)
+        verdict = Cleanliness.CLEAN if why is None else Cleanliness.HOPELESS
+        cleaned = Cleaned(text=item, verdict=verdict, why=whole(str(why or "")))
         return self._with_clean_texts(cleaned, policy) if self.text_fields else cleaned
 
     def _with_clean_texts(self, cleaned: Cleaned, policy: TextPolicy | None) -> Cleaned:
@@ -148,7 +150,8 @@ class Instances:
             repairs.update(one.repairs)
         texts: Any = {**item, **{name: one.text for name, one in found.items()}}
         verdicts = {cleaned.verdict, *(one.verdict for one in found.values())}
-        return Cleaned(text=texts, verdict=_worst(verdicts), repairs=repairs)
+        whys = [cleaned.why, *(f"{name}: {one.why}" for name, one in found.items() if one.why)]
+        return Cleaned(text=texts, verdict=_worst(verdicts), repairs=repairs, why="; ".join(filter(None, whys)))
 
     def weight(self, _item: Any) -> int:
         """All weigh the same."""

@@ -44,6 +44,8 @@ class Cleaned(NamedTuple):
     """None when nothing was done."""
     oov_share: float | None = None
     """Share of the cleaned text's words that the release's training never held, 0 to 1; None: unknown."""
+    why: str = ""
+    """What makes it hopeless; empty when nothing does, or nobody says."""
 
     def to_original(self, start: int, end: int) -> tuple[int, int]:
         """The span of the caller's own text behind ``text[start:end]``; within its bounds whatever is asked."""
@@ -75,7 +77,7 @@ def sanitize(text: str, policy: TextPolicy, words: Words | None = None) -> Clean
 
 def _sanitized(text: str, policy: TextPolicy) -> Cleaned:
     if text.isascii() and text.isprintable() and len(text) <= policy.max_chars:  # all three are plain C
-        return Cleaned(text=text, verdict=_verdict(text, policy, Cleanliness.CLEAN))
+        return _untouched(text, policy)
     if len(text) > policy.max_chars:
         return _cut(text, policy)
     return _cleaned(text, policy)
@@ -85,30 +87,40 @@ def _cut(text: str, policy: TextPolicy) -> Cleaned:
     """Over the cap: the ladder gets the cleaned beginning, so that no caller can make the gateway work for ever."""
     cleaned = _cleaned(text[: policy.max_chars], policy)
     repairs = {**cleaned.repairs, "cut": len(text) - policy.max_chars}
-    return Cleaned(text=cleaned.text, verdict=Cleanliness.HOPELESS, repairs=repairs, offsets=cleaned.offsets)
+    why = _why_hopeless(text, policy)
+    return cleaned._replace(verdict=Cleanliness.HOPELESS, repairs=repairs, why=why)
 
 
 def _cleaned(text: str, policy: TextPolicy) -> Cleaned:
     offsets, repairs = wash(text, policy)
     if not repairs:
-        return Cleaned(text=text, verdict=_verdict(text, policy, Cleanliness.CLEAN))
-    verdict = _verdict(offsets.text, policy, Cleanliness.REPAIRED)
+        return _untouched(text, policy)
+    why = _why_hopeless(offsets.text, policy)
     return Cleaned(
         text=offsets.text,
-        verdict=verdict,
+        verdict=Cleanliness.HOPELESS if why else Cleanliness.REPAIRED,
         repairs={str(kind): count for kind, count in repairs.items()},
         offsets=offsets,
+        why=why,
     )
 
 
-def _verdict(text: str, policy: TextPolicy, otherwise: Cleanliness) -> Cleanliness:
-    if not _READABLE.search(text) or len(text) > policy.max_chars:
-        return Cleanliness.HOPELESS
+def _untouched(text: str, policy: TextPolicy) -> Cleaned:
+    why = _why_hopeless(text, policy)
+    return Cleaned(text=text, verdict=Cleanliness.HOPELESS if why else Cleanliness.CLEAN, why=why)
+
+
+def _why_hopeless(text: str, policy: TextPolicy) -> str:
+    """What no model could make up for; empty: nothing is."""
+    if len(text) > policy.max_chars:
+        return f"the text has {len(text)} characters, no model reads more than {policy.max_chars}"
+    if not _READABLE.search(text):
+        return "nothing in the text can be read by the model"
     if len(text) * 4 > policy.max_bytes and len(text.encode()) > policy.max_bytes:
-        return Cleanliness.HOPELESS
+        return f"the text has more than {policy.max_bytes} bytes, no model reads so far"
     if len(text) > policy.max_words and _holds_more_tokens(text, policy.max_words):
-        return Cleanliness.HOPELESS
-    return otherwise
+        return f"the text has more than {policy.max_words} words and signs, no model reads so far"
+    return ""
 
 
 def _holds_more_tokens(text: str, most: int) -> bool:
