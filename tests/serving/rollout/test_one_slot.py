@@ -98,8 +98,8 @@ def test_a_restart_in_the_middle_of_a_swap_goes_on_with_it(world: World) -> None
 
 
 def test_another_policy_leaves_the_slots_as_they_are(world: World) -> None:
-    world.rollout.adopt(quick_policy(max_gap_s=9.0))
-    world.rollout.adopt(quick_policy(max_gap_s=9.0), slots=1)
+    world.rollout.adopt(quick_policy(max_gap_s=3.0))
+    world.rollout.adopt(quick_policy(max_gap_s=3.0), slots=1)
     assert world.rollout.status()["slots"] == 1
     assert world.plan.epoch == 1
 

@@ -196,7 +196,7 @@ def test_the_same_policy_twice_changes_nothing(stage: Stage) -> None:
 def test_another_policy_takes_over_without_a_move() -> None:
     world = world_at(Stage.RAMP_20)
     before = world.plan
-    world.rollout.adopt(quick_policy(max_gap_s=9.0))
+    world.rollout.adopt(quick_policy(max_gap_s=3.0))
     assert world.plan == before
 
 

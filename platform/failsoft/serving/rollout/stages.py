@@ -69,8 +69,8 @@ class StageRule:
             raise ConfigError(f"share is {self.share}; a stage on trial gets from 0 up to (not including) 1")
         if not (self.min_time_s > 0.0 and math.isfinite(self.min_time_s)):
             raise ConfigError(f"min_time_s is {self.min_time_s}; a stage takes some time, above 0")
-        if self.min_samples < 1:
-            raise ConfigError(f"min_samples is {self.min_samples}; no stage is passed on fewer than 1 answer")
+        if not (self.min_samples >= 1 and self.min_samples % 1 == 0):
+            raise ConfigError(f"min_samples is {self.min_samples}; use a whole number, no stage passes on less than 1")
 
 
 def _rules(times_s: tuple[float, ...], samples: tuple[int, ...]) -> dict[Stage, StageRule]:
@@ -123,18 +123,39 @@ class StagePolicy:
         if not 0.0 < self.mirror_share <= 1.0:
             raise ConfigError(f"mirror_share is {self.mirror_share}; SHADOW needs copies, use above 0 up to 1")
         for name in ("quiet_s", "max_gap_s", "keep_every_s"):
-            if not getattr(self, name) > 0.0:
-                raise ConfigError(f"{name} is {getattr(self, name)}; use more than 0 s")
-        if self.reject_after < 1:
-            raise ConfigError(
-                f"reject_after is {self.reject_after}; a release falls at least once before it is rejected"
-            )
+            if not 0.0 < getattr(self, name) < math.inf:
+                raise ConfigError(f"{name} is {getattr(self, name)}; use more than 0 s, and a time that ends")
+        if not (self.reject_after >= 1 and self.reject_after % 1 == 0):
+            raise ConfigError(f"reject_after is {self.reject_after}; a release falls at least once before that")
+        self._refuse_hasty()
         self._refuse_undecidable()
 
+    def _refuse_hasty(self) -> None:
+        """No rest, or a silence as long as a stage, would let a sick model come back for nothing."""
+        if not 0.0 < self.rest.first_s <= self.rest.cap_s < math.inf:
+            raise ConfigError(
+                f"rest goes from first_s {self.rest.first_s} to cap_s {self.rest.cap_s}; what fell rests for some "
+                "time, above 0 s, and not for ever"
+            )
+        shortest_s = min(rule.min_time_s for rule in self.rules.values())
+        if self.max_gap_s > shortest_s:
+            raise ConfigError(
+                f"max_gap_s is {self.max_gap_s}, longer than the shortest stage ({shortest_s} s): two answers would "
+                "fill it; use less"
+            )
+
     def _refuse_undecidable(self) -> None:
-        if not (0.0 < self.margin < 1.0 and 0.0 < self.alpha < 1.0):
-            raise ConfigError(f"margin is {self.margin} and alpha {self.alpha}; both lie strictly between 0 and 1")
+        if not 0.0 < self.margin < 1.0:
+            raise ConfigError(f"margin is {self.margin}; it lies strictly between 0 and 1, 0.05 suits")
+        if not 0.0 < self.alpha < 0.5:
+            raise ConfigError(
+                f"alpha is {self.alpha}; it lies strictly between 0 and 0.5, above that one may toss a coin"
+            )
         healthy = self.health.ruled_out_bad_fraction
+        if not healthy + self.margin < 1.0:
+            raise ConfigError(
+                f"margin is {self.margin}: with {healthy:.1%} bad in a healthy model nothing is worse by that; use less"
+            )
         needed = samples_needed(healthy, margin=self.margin, alpha=self.alpha)
         shadow = self.rules[Stage.SHADOW].min_samples
         if shadow < needed:
