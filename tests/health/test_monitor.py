@@ -126,11 +126,40 @@ def test_a_verdict_is_never_degraded_without_enough_bad_outcomes(outcomes: list[
         ({"ruled_out_bad_fraction": 0.3}, "ruled_out_bad_fraction is 0.3"),
         ({"chance_alpha": 0.0}, "chance_alpha is 0"),
         ({"max_consecutive_bad": 0}, "max_consecutive_bad is 0"),
+        (
+            {"window_size": 2, "min_samples": 2},
+            "window_size is 2, and 2 bad outcomes of as many have the chance 0.0025",
+        ),
+        ({"window_size": 20, "max_bad_fraction": 1.0, "ruled_out_bad_fraction": 0.8}, "would never trip"),
+        ({"warn_bad_fraction": math.nan}, "warn_bad_fraction is nan"),
+        ({"warn_bad_fraction": 5.0}, "warn_bad_fraction is 5"),
     ],
 )
 def test_a_policy_that_can_never_trip_or_always_does_is_refused(wrong: dict[str, float], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         HealthPolicy(**wrong)  # type: ignore[arg-type]
+
+
+@given(
+    st.integers(1, 40),
+    st.floats(0.01, 1.0),
+    st.floats(0.0, 1.0),
+    st.floats(1e-6, 0.5),
+)
+def test_whatever_policy_is_taken_a_model_that_only_fails_trips_it(
+    size: int, limit: float, healthy: float, alpha: float
+) -> None:
+    try:
+        policy = HealthPolicy(
+            window_size=size,
+            min_samples=1,
+            max_bad_fraction=limit,
+            ruled_out_bad_fraction=limit * healthy,
+            chance_alpha=alpha,
+        )
+    except ConfigError:
+        return
+    assert fed(policy, *[WEAK] * size).verdict().status is Status.DEGRADED
 
 
 def test_arming_raises_what_counts_as_chance_to_the_measured_rate() -> None:

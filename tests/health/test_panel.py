@@ -181,6 +181,13 @@ def test_a_share_of_slow_answers_that_a_healthy_model_has_is_refused_and_only_wa
     assert "would trip on a healthy model" in fit.refusals[0]
 
 
+def test_a_rule_for_slow_answers_that_could_never_trip_once_armed_stays_as_given_and_is_said() -> None:
+    tiny = HealthPolicy(window_size=2, min_samples=2, max_bad_fraction=1.0, ruled_out_bad_fraction=0.0)
+    fit = armed(HealthPolicy(), SignalPolicy(slow=tiny, latency=Level.WARN), "r1", Healthy())
+    assert fit.signals.slow == tiny
+    assert "slow answers is not armed: window_size is 2" in fit.refusals[0]
+
+
 @pytest.mark.parametrize("weak", [0.3, math.nan])
 def test_a_rule_that_does_not_fit_the_release_stays_as_given_and_says_so(weak: float) -> None:
     fit = armed(HealthPolicy(), SignalPolicy(), "r1", Healthy(weak_fraction=weak))

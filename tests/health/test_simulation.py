@@ -29,7 +29,7 @@ policies = st.builds(
         window_size=size,
         min_samples=max(1, int(size * share)),
         max_bad_fraction=limit,
-        ruled_out_bad_fraction=limit * healthy,
+        ruled_out_bad_fraction=min(limit * healthy, 0.999 * 0.05 ** (1 / size)),
         chance_alpha=0.05,
         max_consecutive_bad=streak,
     ),

@@ -73,6 +73,19 @@ class HealthPolicy:
             raise ConfigError(f"chance_alpha is {self.chance_alpha}; a probability strictly between 0 and 1")
         if self.max_consecutive_bad is not None and self.max_consecutive_bad < 1:
             raise ConfigError(f"max_consecutive_bad is {self.max_consecutive_bad}; use 1 or more, or None for no limit")
+        if self.warn_bad_fraction is not None and not 0.0 <= self.warn_bad_fraction < 1.0:
+            raise ConfigError(f"warn_bad_fraction is {self.warn_bad_fraction}; a share from 0 to below 1, or None")
+        self._refuse_deaf()
+
+    def _refuse_deaf(self) -> None:
+        """A window that is bad from end to end must be more than chance, or else none ever is."""
+        by_chance = self.ruled_out_bad_fraction**self.window_size
+        if self.max_consecutive_bad is None and not by_chance <= self.chance_alpha:
+            raise ConfigError(
+                f"window_size is {self.window_size}, and {self.window_size} bad outcomes of as many have the chance "
+                f"{by_chance:.2g} in a healthy model with {self.ruled_out_bad_fraction:.2%} of them, above "
+                f"chance_alpha {self.chance_alpha:.2g}: this would never trip; make the window larger"
+            )
 
     def in_words(self) -> str:
         """The effective rule, for logs and consoles."""

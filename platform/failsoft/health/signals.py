@@ -210,7 +210,10 @@ def _armed_latency(signals: SignalPolicy, max_risk: float) -> tuple[SignalPolicy
     if signals.latency is not Level.TRIP or risk <= max_risk:
         slow = signals.slow
         lifted = min(max(slow.ruled_out_bad_fraction, _HEALTHY_SLOW_FRACTION), slow.max_bad_fraction)
-        return replace(signals, slow=replace(slow, ruled_out_bad_fraction=lifted)), None
+        try:
+            return replace(signals, slow=replace(slow, ruled_out_bad_fraction=lifted)), None
+        except ConfigError as error:
+            return signals, f"the rule for slow answers is not armed: {error}"
     return replace(signals, latency=Level.WARN), (
         f"latency only warns: {signals.slow.max_bad_fraction:.2%} slow answers of {signals.slow.window_size} would "
         f"trip on a healthy model, of which up to {_HEALTHY_SLOW_FRACTION:.0%} take longer than its 95th percentile "
