@@ -25,6 +25,8 @@ from train_jobs.publish import cleaner_of
 from train_jobs.replica import probe_replica
 from train_jobs.served import roles_of
 
+_MAX_TRAFFIC_BYTES = 64 << 20
+"""Some hundred thousand texts; what is decided by more of them was decided by these."""
 SERVED = "served"
 """As ``--against``: the release that the home's routing plan has in service."""
 
@@ -147,9 +149,13 @@ def read_traffic(path: Path) -> list[str]:
     """Texts of callers, one a line; blank lines are none.
 
     Raises:
-        ConfigError: the file can't be read, or holds no text.
+        ConfigError: the file can't be read, is larger than memory should hold, or holds no text.
     """
     try:
+        if path.stat().st_size > _MAX_TRAFFIC_BYTES:
+            raise ConfigError(
+                f"{path} is larger than {_MAX_TRAFFIC_BYTES >> 20} MiB; give the last part: tail -n 100000"
+            )
         lines = path.read_bytes().decode("utf-8").split("\n")  # other line breaks are part of what callers write
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} can't be read as traffic ({error}); give a UTF-8 file, one text a line") from error

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from typer.testing import CliRunner
 
 from failsoft.artifacts.bundle import Baseline, Bundle, Golden, Role, write_golden, write_json
 from failsoft.artifacts.home import Home
+from failsoft.cli import gate as _gate  # noqa: F401 -- hangs its commands on the app
 from failsoft.cli import releases as _releases  # noqa: F401 -- hangs its commands on the app
 from failsoft.cli.app import app
 from failsoft.errors import ArtifactError, ConfigError
@@ -25,7 +28,7 @@ from failsoft.serving.plan.plan import Colour, RoutingPlan, Stage
 from failsoft.serving.plan.planstore import PlanStore, RolloutState
 from tests.release.conftest import Trained, trained  # noqa: F401 -- a fixture
 from tests.release.test_publish_run import finished
-from train_jobs.gate import SERVED, Ask, gate_release
+from train_jobs.gate import SERVED, Ask, gate_release, read_traffic
 from train_jobs.publish import publish_run
 
 CLOCK = SystemClock()
@@ -100,6 +103,34 @@ def test_a_served_release_that_is_damaged_is_no_reason_to_compare_with_none(home
         with pytest.raises(ArtifactError, match=r"first, which serves, can't be compared with.*--against"):
             gated(home, "second", against)
     assert gated(home, "second", "second").passed
+
+
+def test_traffic_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "traffic.txt"
+    with path.open("wb") as out:
+        out.truncate(65 << 20)
+    with pytest.raises(ConfigError, match="larger than 64 MiB.*tail"):
+        read_traffic(path)
+
+
+@pytest.mark.parametrize("name", [b"odd\xff\x01", b"[bold red]", b"<script>alert(1)"])
+def test_a_folder_of_any_name_is_judged_and_its_report_printed_and_written(
+    home: Home, tmp_path: Path, name: bytes
+) -> None:
+    folder = tmp_path / os.fsdecode(name)
+    left_out = shutil.ignore_patterns("manifest.json")
+    shutil.copytree(home.releases(CLOCK).root / "second", folder, ignore=left_out)
+    written = {kind: tmp_path / f"out.{kind}" for kind in ("json", "junit", "html")}
+    words = ["gate", str(folder), "--no-replica", "--home", str(home.root)]
+    done = CliRunner().invoke(app, [*words, *(word for kind in written for word in (f"--{kind}", str(written[kind])))])
+    assert done.exit_code == 0, done.exception
+    ElementTree.parse(written["junit"])
+    assert "<script" not in written["html"].read_text("utf-8")
+
+
+def test_a_folder_named_by_a_dot_has_its_own_name(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home.releases(CLOCK).root / "second")
+    assert gated(home, ".").release == "second"
 
 
 def test_nothing_serves_is_said(home: Home) -> None:

@@ -61,15 +61,15 @@ def open_release(folder: Path) -> Bundle:
         ArtifactMissingError: there is no such folder.
         DamagedArtifactError: a published release was changed or torn.
     """
-    if not folder.is_dir():
+    if "\0" in str(folder) or not folder.is_dir():
         raise ArtifactMissingError(
             f"{folder} is no folder; name a release that `failsoft train` published, or its folder"
         )
     if not (folder / MANIFEST_NAME).exists():
-        return Bundle(name=folder.name, path=folder, digest="", meta={})
+        return Bundle(name=folder.resolve().name, path=folder, digest="", meta={})
     manifest = read_manifest(folder)
     verify_files(folder, manifest)
-    return Bundle(name=folder.name, path=folder, digest=manifest.digest, meta=manifest.meta)
+    return Bundle(name=folder.resolve().name, path=folder, digest=manifest.digest, meta=manifest.meta)
 
 
 def contents_of(folder: Path) -> str:

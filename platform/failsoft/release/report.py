@@ -29,6 +29,11 @@ class GateResult:
     waived: str | None = None
     """Why it may fail all the same; None: it may not."""
 
+    def __post_init__(self) -> None:
+        """Make its words printable: a path or a caller's text may hold half characters, which no terminal takes."""
+        object.__setattr__(self, "name", printable(self.name))
+        object.__setattr__(self, "why", printable(self.why))
+
     @property
     def acceptable(self) -> bool:
         """It passed, or somebody answers for it."""
@@ -47,6 +52,10 @@ class GateReport:
     """What whoever reads this should know: waivers without use, what was not compared and why."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What the judgements rest on: digest, texts, limits. Small JSON."""
+
+    def __post_init__(self) -> None:
+        """Make its name printable."""
+        object.__setattr__(self, "release", printable(self.release))
 
     @property
     def passed(self) -> bool:
@@ -118,6 +127,11 @@ class GateReport:
             )
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedArtifactError(f"this is no gate report ({error!r}); run: failsoft gate") from error
+
+
+def printable(text: str) -> str:
+    """A text without half characters."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def print_report(report: GateReport, console: Console) -> None:
