@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, field
 
 from failsoft.health.window import Outcome
+from failsoft.serving.arms.mirror import NotMirrored
 from failsoft.serving.fallback.ladder import FallbackLadder
 from failsoft.serving.plan.plan import Colour, RoutingPlan, Stage
 from failsoft.serving.request import Mirrored, NoReading, Reading
@@ -95,6 +96,7 @@ class Notes:
     stale_colours: list[Colour] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     copies: list[Mirrored] = field(default_factory=list)
+    skipped: list[NotMirrored] = field(default_factory=list)
     held_back: dict[int | None, str] = field(default_factory=dict)
     """Why requests of some callers had better not go to the subject."""
 
@@ -117,6 +119,10 @@ class Notes:
     def mirror(self, copy: Mirrored) -> None:
         """Keep."""
         self.copies.append(copy)
+
+    def not_mirrored(self, reason: NotMirrored) -> None:
+        """Keep."""
+        self.skipped.append(reason)
 
 
 class Rules:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from failsoft.health.clock import ManualClock, SystemClock
 from failsoft.health.window import Outcome
+from failsoft.serving.arms.mirror import NotMirrored
 from failsoft.serving.intake.sanitizer import TextPolicy, sanitize
 from failsoft.serving.plan.plan import Arm, Colour, Stage
 from failsoft.serving.request import Mirrored, NoReading
@@ -173,10 +174,13 @@ async def test_a_copy_goes_to_the_subject_only_while_the_plan_mirrors() -> None:
     assert serving.notes.copies == []
 
 
-async def test_hopeless_input_is_not_mirrored() -> None:
+async def test_hopeless_input_is_not_mirrored_which_is_counted_where_it_was_to_be() -> None:
     counter = Counter(plan(Stage.SHADOW, share=0.0))
     await counter.ask("")
-    assert counter.notes.copies == []
+    assert (counter.notes.copies, counter.notes.skipped) == ([], [NotMirrored.UNREADABLE])
+    counter.plan = replace(counter.plan, mirror_share=0.0)
+    await counter.ask("")
+    assert len(counter.notes.skipped) == 1
 
 
 async def test_a_mirrored_answer_is_noted_apart_with_its_agreement() -> None:

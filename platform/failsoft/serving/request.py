@@ -17,6 +17,7 @@ from failsoft.health.clock import Clock
 from failsoft.health.window import Outcome
 from failsoft.serving.answers import from_model, from_rung
 from failsoft.serving.arms.asking import Asker, is_stale
+from failsoft.serving.arms.mirror import NotMirrored
 from failsoft.serving.arms.readings import ModelArm, NoReading, Reading
 from failsoft.serving.arms.replies import agreement
 from failsoft.serving.config import GatewayConfig
@@ -53,6 +54,10 @@ class Journal(Protocol):
 
     def mirror(self, copy: Mirrored) -> None:
         """The subject is to get a copy of this request, apart from the live path."""
+        ...
+
+    def not_mirrored(self, reason: NotMirrored) -> None:
+        """This request was chosen to be copied, and no copy could be made."""
         ...
 
 
@@ -260,12 +265,15 @@ class Answerer:
 
     def _mirror_if_chosen(self, visit: Visit, answer: Answer) -> None:
         now = visit.now
-        if visit.cleaned.verdict is Cleanliness.HOPELESS or not should_mirror(now.plan, visit.key):
+        if not should_mirror(now.plan, visit.key):
             return
         same = now.subject_policy == now.text_policy
-        text = visit.cleaned.text if same else self._inputs.clean(visit.text, now.subject_policy).text
+        cleaned = visit.cleaned if same else self._inputs.clean(visit.text, now.subject_policy)
+        if Cleanliness.HOPELESS in (visit.cleaned.verdict, cleaned.verdict):
+            self._journal.not_mirrored(NotMirrored.UNREADABLE)
+            return
         copy = Mirrored(
-            text=text,
+            text=cleaned.text,
             plan=now.plan,
             live_output=getattr(answer, self._form.field),
             caller=visit.caller,

@@ -10,7 +10,7 @@ from failsoft.artifacts.bundle import Baseline
 from failsoft.errors import DamagedArtifactError
 from failsoft.health.monitor import HealthPolicy
 from failsoft.health.window import Outcome
-from failsoft.serving.arms.mirror import MirrorQueue
+from failsoft.serving.arms.mirror import MirrorQueue, NotMirrored
 from failsoft.serving.intake.sanitizer import TextPolicy
 from failsoft.serving.kit import Kit, KitShelf
 from failsoft.serving.plan.plan import Arm, Colour, RoutingPlan, Stage
@@ -181,7 +181,8 @@ async def test_copies_that_find_no_room_are_dropped_and_counted() -> None:
     replica = Replica()
     for _ in range(3):
         replica.desk.mirror(Mirrored(text="play", plan=replica.plan, live_output="play_music"))
-    assert replica.desk.status()["mirror"]["dropped"] == {"full": 2}
+    replica.desk.not_mirrored(NotMirrored.UNREADABLE)
+    assert replica.desk.status()["mirror"]["dropped"] == {"full": 2, "unreadable": 1}
 
 
 async def test_answers_of_an_older_load_are_counted_apart() -> None:

@@ -24,6 +24,8 @@ class NotMirrored(StrEnum):
     """The queue was full: the subject is slower than the copies come."""
     FAILED = "failed"
     """Sending it raised."""
+    UNREADABLE = "unreadable"
+    """Nothing in the text can be read by the subject's release: there was nothing to copy."""
 
 
 class MirrorQueue(Generic[ItemT]):
@@ -64,6 +66,10 @@ class MirrorQueue(Generic[ItemT]):
             self._dropped[NotMirrored.FULL] += 1
             return False
         return True
+
+    def skip(self, reason: NotMirrored) -> None:
+        """Count a request that was chosen to be copied, of which no copy was made."""
+        self._dropped[reason] += 1
 
     async def run(self, send: Callable[[ItemT], Awaitable[None]]) -> None:
         """Send copies one after the other until cancelled. ``send`` sets its own deadline."""

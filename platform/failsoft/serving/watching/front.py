@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from failsoft.serving.arms.mirror import MirrorQueue
+from failsoft.serving.arms.mirror import MirrorQueue, NotMirrored
 from failsoft.serving.kit import KitShelf
 from failsoft.serving.plan.plan import Arm, Colour, RoutingPlan
 from failsoft.serving.request import Mirrored, Situation
@@ -123,6 +123,10 @@ class FrontDesk:
     def mirror(self, copy: Mirrored) -> None:
         """Queue a copy for the subject, or drop and count it."""
         self._mirror.offer(copy)
+
+    def not_mirrored(self, reason: NotMirrored) -> None:
+        """Count a request of which no copy was made."""
+        self._mirror.skip(reason)
 
     def _stand_in_p95_ms(self) -> float | None:
         """Of the release that stands in, where its kit is at hand: on a trial it is the one in service."""
