@@ -109,22 +109,23 @@ def test_traffic_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "traffic.txt"
     with path.open("wb") as out:
         out.truncate(65 << 20)
-    with pytest.raises(ConfigError, match="larger than 64 MiB.*tail"):
+    with pytest.raises(ConfigError, match=r"larger than 64 MiB.*tail"):
         read_traffic(path)
 
 
-@pytest.mark.parametrize("name", [b"odd\xff\x01", b"[bold red]", b"<script>alert(1)"])
+@pytest.mark.parametrize(("name", "code"), [(b"odd\xff\x01", 2), (b"[bold red]", 0), (b"<script>alert(1)", 0)])
 def test_a_folder_of_any_name_is_judged_and_its_report_printed_and_written(
-    home: Home, tmp_path: Path, name: bytes
+    home: Home, tmp_path: Path, name: bytes, code: int
 ) -> None:
+    """No library opens weights below a name that is not UTF-8; that fails a gate, in words."""
     folder = tmp_path / os.fsdecode(name)
     left_out = shutil.ignore_patterns("manifest.json")
     shutil.copytree(home.releases(CLOCK).root / "second", folder, ignore=left_out)
     written = {kind: tmp_path / f"out.{kind}" for kind in ("json", "junit", "html")}
     words = ["gate", str(folder), "--no-replica", "--home", str(home.root)]
     done = CliRunner().invoke(app, [*words, *(word for kind in written for word in (f"--{kind}", str(written[kind])))])
-    assert done.exit_code == 0, done.exception
-    ElementTree.parse(written["junit"])
+    assert done.exit_code == code, done.exception
+    ElementTree.parse(written["junit"])  # noqa: S314 -- written here
     assert "<script" not in written["html"].read_text("utf-8")
 
 
