@@ -49,6 +49,18 @@ def test_moves_are_explained_in_words_with_numbers(world: World) -> None:
     assert moves[3] == f"CANARY → RAMP_20: {numbers}, e-value 0.009 of being worse"
 
 
+def test_the_status_says_what_each_stage_and_the_comparison_need_once_a_second_at_most(world: World) -> None:
+    world.bring_to(Stage.CANARY, trial=True)
+    needs = world.rollout.status()["needs"]
+    assert needs["stages"]["shadow"] == {"answers": 70, "seconds": 5.0, "share": 0.0}
+    assert isinstance(needs["answers_to_compare"], int)
+    assert world.rollout.status()["needs"] is needs
+    world.run(1.5, good=10)
+    later = world.rollout.status()["needs"]
+    assert later is not needs
+    assert later["answers_to_compare"] <= needs["answers_to_compare"]  # the more is known of the stand-in
+
+
 def test_a_new_release_walks_up_while_the_old_one_stands_in_and_stays_warm(world: World) -> None:
     world.rollout.propose("r2", by="me")
     plan = world.plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,8 @@ from failsoft.serving.rollout.course import Course
 from failsoft.serving.rollout.judgement import Action, Decision, Evidence, answers_to_compare, judge_stage
 from failsoft.serving.rollout.shaping import Situation, shape_of
 
+_NEEDS_S = 1.0
+
 
 class Pacer:
     """Moves a course on when it is due, and says what it waits for when it is not."""
@@ -21,6 +24,8 @@ class Pacer:
         self._course = course
         self.waits_for = ""
         """What the stage waits for, in words."""
+        self._needs: dict[str, Any] = {}
+        self._needs_s = -math.inf
 
     def act(self) -> None:
         """Judge, and make at most one change. Raises PlanStoreError when that could not be made durable."""
@@ -44,13 +49,20 @@ class Pacer:
         return judge_stage(self.evidence(), self._course.policy)
 
     def needs(self) -> dict[str, Any]:
-        """What each stage on trial asks for, and how many answers a comparison with what stands in takes."""
-        policy = self._course.policy
+        """What each stage on trial asks for, and how many answers a comparison with what stands in takes.
+
+        Worked out once a second at most: it takes some ms, and anybody may ask as often as they like.
+        """
+        policy, now_s = self._course.policy, self._course.now_s
+        if self._needs and self._needs_s <= now_s < self._needs_s + _NEEDS_S:
+            return self._needs
         stages = {
             str(stage): {"answers": rule.min_samples, "seconds": rule.min_time_s, "share": rule.share}
             for stage, rule in policy.rules.items()
         }
-        return {"stages": stages, "answers_to_compare": answers_to_compare(self.evidence(), policy)}
+        self._needs_s = now_s
+        self._needs = {"stages": stages, "answers_to_compare": answers_to_compare(self.evidence(), policy)}
+        return self._needs
 
     def evidence(self) -> Evidence:
         """What is known about the stage now."""

@@ -101,7 +101,8 @@ class StagePolicy:
     margin: float = 0.05
     """So much more of its answers may be bad than of the stand-in's (or of the healthy baseline) and be no worse."""
     alpha: float = 0.05
-    """Chance that the comparison is ever wrong, however often one looks (see :mod:`failsoft.health.sequential`)."""
+    """Chance that the comparison is ever wrong in a stage, however often one looks (see
+    :mod:`failsoft.health.sequential`)."""
     reject_after: int = 3
     """So many trips of a release on trial end its way, when an older release serves."""
     health: HealthPolicy = field(default_factory=HealthPolicy)
