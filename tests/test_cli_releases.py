@@ -226,6 +226,13 @@ def test_a_rollback_gives_up_whatever_is_the_subject_now(shelf: Path, asked: lis
 def test_the_newest_release_is_promoted_when_none_is_named(shelf: Path, asked: list[httpx.Request]) -> None:
     assert typed(shelf, "release", "promote").exit_code == 0
     assert asked[-1].url.path == "/v1/releases/r-7/propose"
+    assert asked[-1].url.query == b""
+
+
+def test_one_that_was_given_up_is_promoted_where_that_is_said(shelf: Path, asked: list[httpx.Request]) -> None:
+    assert typed(shelf, "release", "promote", "r-7", "--again").exit_code == 0
+    assert asked[-1].url.path == "/v1/releases/r-7/propose"
+    assert asked[-1].url.query == b"again=true"
 
 
 def test_when_gated_proposes_only_what_passes(home: Path, tmp_path: Path, asked: list[httpx.Request]) -> None:

@@ -40,9 +40,10 @@ class GatewayClient:
         """End an operator's force; the model returns through the stages."""
         return self._call("POST", "/v1/restore", {"why": why, "by": by})
 
-    def propose(self, release: str) -> dict[str, Any]:
-        """Let a release begin its way through the stages; the plan after that."""
-        return self._call("POST", f"/v1/releases/{quote(release, safe='')}/propose")
+    def propose(self, release: str, *, again: bool = False) -> dict[str, Any]:
+        """Let a release begin its way through the stages, with ``again`` also a rejected one; the plan after that."""
+        more = "?again=true" if again else ""
+        return self._call("POST", f"/v1/releases/{quote(release, safe='')}/propose{more}")
 
     def rollout(self) -> dict[str, Any]:
         """Where the rollout stands and what it waits for, as the controller knows it."""

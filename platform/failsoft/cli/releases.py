@@ -116,6 +116,7 @@ def promote(
     when_gated: Annotated[
         bool, typer.Option("--when-gated", help="Judge it again first, against what serves now; only a pass goes on.")
     ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also one that was rejected or rolled back.")] = False,
     against: AgainstOption = None,
     config: ConfigOption = None,
     traffic: TrafficOption = None,
@@ -143,7 +144,7 @@ def promote(
             probe=probe_replica if replica else None,
         )
         _stop_unless_passed(ask)
-    plan = GatewayClient(url, token=found.operator_token()).propose(name)
+    plan = GatewayClient(url, token=found.operator_token()).propose(name, again=again)
     console.print(
         f"{name}: {plan.get('stage')}, plan epoch {plan.get('epoch')}. Watch with: failsoft status",
         highlight=False,

@@ -166,9 +166,9 @@ class Gateway:
         """End the force; the model comes back through the stages."""
         return await self._order(self._controller.restore(why, by))
 
-    async def propose(self, release: str) -> dict[str, Any]:
+    async def propose(self, release: str, *, again: bool = False) -> dict[str, Any]:
         """Let a release begin its way through the stages."""
-        return await self._order(self._controller.propose(release, OPERATOR))
+        return await self._order(self._controller.propose(release, OPERATOR, again=again))
 
     async def _order(self, order: Awaitable[RoutingPlan]) -> dict[str, Any]:
         plan = await order

@@ -170,3 +170,25 @@ def test_orders_that_storage_refuses_change_nothing() -> None:
 def test_the_profile_by_hand_differs_from_production_in_nothing_else() -> None:
     assert stage_policy("by-hand").by_hand
     assert stage_policy("by-hand").rules == stage_policy("production").rules
+
+
+@pytest.mark.parametrize(("slots", "stage"), [(2, Stage.CANARY), (2, Stage.SERVING), (1, Stage.CANARY)])
+def test_a_release_that_was_given_up_may_try_again_where_an_operator_says_so(slots: int, stage: Stage) -> None:
+    world = World(slots=slots)
+    world.rollout.propose("r2", by="me")
+    world.run_until(stage)
+    world.rollout.abort("r2", why="wrong answers", by="me")
+    with pytest.raises(ConfigError, match="failsoft release promote r2 --again"):
+        world.rollout.propose("r2", by="me")
+    loads = sum(world.plan.load_generation.values())
+    world.rollout.propose("r2", by="me", again=True)
+    after = world.plan
+    assert (after.stage, after.subject_release, after.share) == (Stage.SHADOW, "r2", 0.0)
+    assert sum(after.load_generation.values()) == loads + 1
+    assert "proposed again by me" in after.why
+    assert world.rollout.status()["rejected"] == {}
+    world.rollout.propose("r2", by="me", again=True)
+    assert world.plan == after, "said twice it is one proposal"
+    world.start()
+    world.run_until(Stage.SERVING)
+    assert world.plan.subject_release == "r2"

@@ -29,7 +29,13 @@ async def test_the_operator_degrades_restores_and_proposes() -> None:
         await http.post("/v1/degrade", json={"for_s": 60, "why": "02:15", "by": "anna"}, headers=OPERATOR)
         await http.post("/v1/restore", json={"why": "done"}, headers=OPERATOR)
         await http.post("/v1/releases/r2/propose", headers=OPERATOR)
-    assert front.orders == [("degrade", 60.0, "02:15", "anna"), ("restore", "done", "operator"), ("propose", "r2")]
+        await http.post("/v1/releases/r2/propose?again=true", headers=OPERATOR)
+    assert front.orders == [
+        ("degrade", 60.0, "02:15", "anna"),
+        ("restore", "done", "operator"),
+        ("propose", "r2", False),
+        ("propose", "r2", True),
+    ]
 
 
 async def test_an_order_that_could_not_be_made_durable_says_so() -> None:

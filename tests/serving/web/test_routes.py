@@ -56,8 +56,8 @@ class FakeFront:
     async def restore(self, *, why: str, by: str) -> dict[str, Any]:
         return self._order("restore", why, by)
 
-    async def propose(self, release: str) -> dict[str, Any]:
-        return self._order("propose", release)
+    async def propose(self, release: str, *, again: bool = False) -> dict[str, Any]:
+        return self._order("propose", release, again)
 
     def _order(self, *order: object) -> dict[str, Any]:
         if self.fails_with:

@@ -131,10 +131,10 @@ class Controller:
         self._rollout.restore(why=why, by=by)
         return self._plan()
 
-    async def propose(self, release: str, by: str) -> str:
+    async def propose(self, release: str, by: str, again: bool = False) -> str:  # noqa: FBT001, FBT002 -- a remote call
         """Let a release begin its way, once every byte of it is verified; see :meth:`Rollout.propose`."""
         await asyncio.to_thread(self._releases.open, release)
-        self._rollout.propose(release, by=by)
+        self._rollout.propose(release, by=by, again=again)
         return self._plan()
 
     async def abort(self, release: str, why: str, by: str) -> str:

@@ -144,9 +144,9 @@ class ControllerClient:
         """See :meth:`Rollout.restore`."""
         return await self._ask("restore", why, by)
 
-    async def propose(self, release: str, by: str) -> RoutingPlan:
+    async def propose(self, release: str, by: str, *, again: bool = False) -> RoutingPlan:
         """See :meth:`Controller.propose`."""
-        return await self._ask("propose", release, by, within_s=_START_S)
+        return await self._ask("propose", release, by, again, within_s=_START_S)
 
     async def abort(self, release: str, why: str, by: str) -> RoutingPlan:
         """See :meth:`Rollout.abort`."""

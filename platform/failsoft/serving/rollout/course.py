@@ -116,7 +116,8 @@ class Course:
     def propose(self, release: str, why: str) -> None:
         """Another release begins its way. Raises as :meth:`go` does."""
         move = one_slot.proposed if self.state.slots == 1 else transitions.proposed
-        self.go(move(self.state, release, self.policy, why=why))
+        rejected = {name: words for name, words in self.state.rejected.items() if name != release}
+        self.go(replace(move(self.state, release, self.policy, why=why), rejected=rejected))
 
     def give_up(self, why: str) -> None:
         """The older release takes the subject's place: it stands by, or it is swapped in. Raises as :meth:`go` does."""

@@ -22,11 +22,17 @@ def force_in_words(for_s: float | None, *, why: str, by: str) -> str:
     return f"ordered by {by} {limit}: {why}"
 
 
-def refuse_bad_proposal(state: RolloutState, release: str) -> None:
-    """A release may begin its way unless it was rejected, serves already, or an operator holds everything back."""
+def refuse_bad_proposal(state: RolloutState, release: str, *, again: bool) -> None:
+    """A release may begin its way unless it was rejected, serves already, or an operator holds everything back.
+
+    One that was rejected may, where the operator says that she means it: it is on trial as any other.
+    """
     plan = state.plan
-    if release in state.rejected:
-        raise ConfigError(f"{release} was rejected: {state.rejected[release]}; publish a mended one under a new name")
+    if release in state.rejected and not again:
+        raise ConfigError(
+            f"{release} was rejected: {state.rejected[release]}; publish a mended one under a new name, or let the "
+            f"same one try again: failsoft release promote {release} --again"
+        )
     if plan.forced:
         raise ConfigError(f"an operator's order is in force ({plan.why}); end it first: failsoft restore")
     if plan.stage is not Stage.SERVING and plan.stand_in and release == plan.releases.get(plan.stand_in):

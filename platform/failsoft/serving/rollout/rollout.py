@@ -122,8 +122,13 @@ class Rollout:
         if self.plan.stage is Stage.DEGRADED:
             course.go(transitions.to_shadow(course.state, course.policy, why=f"restored by {by}: {why}"))
 
-    def propose(self, release: str, *, by: str) -> None:
+    def propose(self, release: str, *, by: str, again: bool = False) -> None:
         """Let a release begin its way; what serves stands in. The subject's own release again changes nothing.
+
+        Args:
+            release: which one.
+            by: who says so.
+            again: also one that was rejected.
 
         Raises:
             ConfigError: the release was rejected, stands in now, or an operator's order is in force.
@@ -132,8 +137,9 @@ class Rollout:
         course, state = self._course, self._course.state
         if release == self.plan.subject_release and release not in state.rejected:
             return
-        orders.refuse_bad_proposal(state, release)
-        course.propose(release, f"{release} proposed by {by}")
+        orders.refuse_bad_proposal(state, release, again=again)
+        once_more = " again" if release in state.rejected else ""
+        course.propose(release, f"{release} proposed{once_more} by {by}")
 
     def abort(self, release: str, *, why: str, by: str) -> None:
         """Give a release up, on trial or in service: its share is 0 at once, and the older one, still warm, serves.

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Protocol
 
-from fastapi import Body, Depends, FastAPI, Header, Path, Request, Security
+from fastapi import Body, Depends, FastAPI, Header, Path, Query, Request, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -82,7 +82,7 @@ class Front(Protocol):
         """End the force."""
         ...
 
-    async def propose(self, release: str) -> dict[str, Any]:
+    async def propose(self, release: str, *, again: bool = False) -> dict[str, Any]:
         """Let a release begin its way through the stages."""
         ...
 
@@ -222,8 +222,11 @@ def _add_operator(app: FastAPI, front: Front, guard: Guard) -> Callable[..., Non
     async def restore(order: Annotated[Reason, Body(openapi_examples=examples.REASONS)]) -> dict[str, Any]:
         return await front.restore(why=order.why, by=order.by)
 
-    async def propose(name: Annotated[str, Path(examples=[examples.RELEASE_NAME])]) -> dict[str, Any]:
-        return await front.propose(name)
+    async def propose(
+        name: Annotated[str, Path(examples=[examples.RELEASE_NAME])],
+        again: Annotated[bool, Query(description="Also one that was rejected or rolled back.")] = False,  # noqa: FBT002 -- the name is in the URL
+    ) -> dict[str, Any]:
+        return await front.propose(name, again=again)
 
     refused = (400, 401, 404, 409, 413, 422, 503)
     for path, order, summary in (
