@@ -45,6 +45,12 @@ def test_what_makes_a_release_unservable_is_never_waived(name: str) -> None:
             Waiver(gate=pattern, reason=REASON)
 
 
+@pytest.mark.parametrize("gate", ["[!lfrg]*", "?overage*", "*", "* *", "f*", "*s"])
+def test_no_pattern_waives_whatever_may_come(gate: str) -> None:
+    with pytest.raises(ConfigError, match=r"stands for anything|any release|can't be waived"):
+        Waiver(gate=gate, reason="we are in a hurry today")
+
+
 def test_waivers_without_use_are_named() -> None:
     results = [result("size", passed=True), result("weak answers")]
     waivers = [Waiver(gate="sise", reason=REASON), Waiver(gate="size", reason=REASON)]

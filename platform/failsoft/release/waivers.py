@@ -32,6 +32,8 @@ class Waiver:
         """Refuse waivers that say nothing, or that nobody may give."""
         if len(self.reason.strip()) < _LEAST_REASON:
             raise ConfigError(f"the waiver of {self.gate!r} has the reason {self.reason!r}; say in a sentence why")
+        if any(sign in self.gate for sign in "?[]"):
+            raise ConfigError(f"the waiver of {self.gate!r} is no name of gates; only * stands for anything")
         if not self.gate.strip("* "):
             raise ConfigError(f"a waiver of {self.gate!r} would pass any release; name the gate")
         for never in NEVER_WAIVED:
