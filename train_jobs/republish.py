@@ -10,7 +10,7 @@ from pathlib import Path
 from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.manifest import MANIFEST_NAME
-from failsoft.errors import ConfigError
+from failsoft.errors import ConfigError, DamagedArtifactError
 from failsoft.health.clock import Clock
 from failsoft.models.narrow import Width
 from failsoft.release.publish import PROVENANCE, Publisher
@@ -73,6 +73,15 @@ def _provenance(bundle: Bundle, width: Width | None) -> dict[str, object]:
     known = bundle.meta.get("provenance")
     if known is None:
         path = bundle.path / PROVENANCE
-        known = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        known = _read(path) if path.exists() else {}
     made = {} if width is None else {"variant_of": bundle.name, "width": str(width), "whole_digest": bundle.digest}
     return {**known, **made}
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        return dict(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise DamagedArtifactError(
+            f"{path} does not say where the candidate is from ({error!r}); mend or remove it"
+        ) from error

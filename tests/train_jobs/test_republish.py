@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.artifacts.home import Home
-from failsoft.errors import ConfigError, GateError
+from failsoft.errors import ConfigError, DamagedArtifactError, GateError
 from failsoft.health.clock import SystemClock
 from failsoft.models.narrow import Stored, Width, stored_as
 from failsoft.release.candidate import load_predictor
@@ -93,3 +94,14 @@ def test_a_candidate_that_failed_is_published_later_with_a_reason_that_stays(
     assert bundle.meta["waived"] == {"size": "this machine has large disks"}
     assert bundle.meta["provenance"] == {"run": "first", "seed": 7}
     assert [result.waived for result in stored_report(bundle).waived] == ["this machine has large disks"]
+
+
+@pytest.mark.parametrize("content", ["{", "5", "\udcff"])
+def test_a_candidate_that_can_t_say_where_it_is_from_is_refused_in_words(
+    home: Home, whole: Bundle, tmp_path: Path, content: str
+) -> None:
+    folder = tmp_path / "candidate"
+    shutil.copytree(whole.path, folder, ignore=shutil.ignore_patterns("manifest.json"))
+    (folder / "provenance.json").write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(DamagedArtifactError, match="where the candidate is from"):
+        republish(Source(release=str(folder), probe=None), home=home, clock=CLOCK)
