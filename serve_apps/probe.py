@@ -11,6 +11,7 @@ import json
 import math
 import os
 import resource
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from failsoft.health.clock import Clock, SystemClock
 from failsoft.models.network import IntentNer
 from failsoft.release.candidate import open_release
 from failsoft.release.replica import OnlineAnswer, ReplicaReport
+from failsoft.serving.arms.mirror import NotMirrored
 from failsoft.serving.arms.readings import NoReading, Reading
 from failsoft.serving.arms.replies import ModelReply, read_reply
 from failsoft.serving.config import GatewayConfig
@@ -37,6 +39,8 @@ from failsoft.serving.watching.outcomes import Seen
 from failsoft.serving.web.messages import Answer, Source
 from serve_apps.intent_ner import SPEC
 
+_LIFE_S = 900.0
+"""Longer than anybody waits for a replica."""
 _PATIENT = GatewayConfig(deadline_ms=20_000.0, max_deadline_ms=20_000.0)
 """A busy machine must not turn an answer into a fallback; how long it took is judged by whoever asked."""
 
@@ -93,6 +97,9 @@ class Nobody:
 
     def mirror(self, copy: Mirrored) -> None:
         """Mirror nothing."""
+
+    def not_mirrored(self, reason: NotMirrored) -> None:
+        """Pass over why."""
 
 
 def answerer_of(bundle: Bundle, clock: Clock) -> Answerer:
@@ -172,5 +179,11 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def end_after(limit_s: float) -> None:
+    """Let the kernel end this process by then, whatever it does: who started it may be gone."""
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
+
+
 if __name__ == "__main__":
+    end_after(_LIFE_S)
     sys.exit(main(sys.argv[1:]))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,7 @@ from failsoft.artifacts.home import Home
 from failsoft.errors import ServingError
 from failsoft.health.clock import SystemClock
 from failsoft.serving.intake.text_policy import TextPolicy
+from tests.conftest import ROOT
 from tests.release.conftest import Trained, trained  # noqa: F401 -- a fixture
 from tests.release.test_publish_run import finished
 from train_jobs.gate import Ask, gate_release
@@ -45,6 +50,14 @@ def test_a_release_that_does_not_load_ends_the_replica_with_its_reason(published
 def test_a_replica_that_says_nothing_is_ended(published: Bundle) -> None:
     with pytest.raises(ServingError, match="within 0 s"):
         probe_replica(published.path, ["hello"], within_s=0.05)
+
+
+def test_a_replica_that_hangs_ends_although_whoever_started_it_is_gone(tmp_path: Path) -> None:
+    hangs = tmp_path / "texts.json"
+    os.mkfifo(hangs)
+    code = "from serve_apps import probe; probe.end_after(0.2); print(probe.main(['x', r'{}', 'y']))"
+    done = subprocess.run([sys.executable, "-c", code.format(hangs)], timeout=60, check=False, cwd=ROOT)
+    assert done.returncode == -signal.SIGALRM
 
 
 def test_a_replica_gets_no_secret_and_no_address_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
