@@ -101,11 +101,20 @@ async def test_a_dead_or_absent_model_is_an_error_of_the_model(error: Exception)
     assert reading.outcome is Outcome.ERROR
 
 
-async def test_what_a_model_says_about_half_a_character_can_be_sent_to_the_caller() -> None:
-    """It is the reason in an answer; with half a character in it the whole answer was a 500."""
-    reading = await ask(RayServeException("no such town: \ud83d"))
-    assert isinstance(reading, NoReading)
-    assert reading.why.endswith("no such town: \ufffd")
+async def test_what_a_model_says_when_it_fails_is_for_the_log_and_callers_hear_the_kind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It may name a secret, or the text of another caller; half a character in it made the whole answer a 500."""
+    told = ValueError("no way to postgres://user:hunter2@db: \ud83d")
+    for error in (RayTaskError("predict", f"trace\nValueError: {told}", told).as_instanceof_cause(), told):
+        caplog.clear()
+        arm = await found(FakeHandle(error))
+        first, second = await arm.ask("play some jazz"), await arm.ask("play some jazz")
+        assert isinstance(first, NoReading)
+        assert first == second
+        assert (first.outcome, "ValueError" in first.why, "hunter2" in first.why) == (Outcome.ERROR, True, False)
+        (record,) = caplog.records
+        assert record.getMessage().endswith("hunter2@db: \ufffd")
 
 
 async def test_a_call_that_is_given_up_is_cancelled_at_the_model_too() -> None:

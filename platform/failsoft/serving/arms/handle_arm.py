@@ -26,6 +26,8 @@ from failsoft.serving.seam import Quality
 from failsoft.serving.web.problems import whole
 
 _log = logging.getLogger(__name__)
+_LOG_AGAIN_S = 10.0
+"""A model that fails at every call is written of this often."""
 
 
 class _Due(NamedTuple):
@@ -61,6 +63,7 @@ class HandleArm:
         self._handle = handle
         self._quality = quality
         self._clock = clock or SystemClock()
+        self._logged_s = -math.inf
         self._weigh = weigh
         self._coalescer = Coalescer(self._ask_all, policy=together, max_held=max_held, weigh=self._weight)
         self.starting = True
@@ -114,10 +117,20 @@ class HandleArm:
         except (RayError, RayServeException) as error:
             if len(texts) > 1 and _raised_over_a_text(error):
                 return [(await self._ask_all([due]))[0] for due in dues]
-            return [NoReading(outcome=Outcome.ERROR, why=f"the model failed: {last_line(error)}")] * len(texts)
+            return self._failed("the model failed", error, texts=len(texts))
         except Exception as error:  # noqa: BLE001 -- another process's reply may be anything; its callers get the fallback
-            why = f"the model's reply can't be read: {last_line(error)}"
-            return [NoReading(outcome=Outcome.ERROR, why=why)] * len(texts)
+            return self._failed("the model's reply can't be read", error, texts=len(texts))
+
+    def _failed(self, how: str, error: Exception, *, texts: int) -> list[NoReading]:
+        """Callers hear of which kind the error is; its words go to the log, now and then.
+
+        They may name a secret of the model's host, or another caller's text.
+        """
+        now_s = self._clock.monotonic_s()
+        if not now_s - self._logged_s < _LOG_AGAIN_S:
+            self._logged_s = now_s
+            _log.warning("%s: %s: %s", self._handle.deployment_name, how, last_line(error))
+        return [NoReading(outcome=Outcome.ERROR, why=f"{how}: {kind_of(error)}")] * texts
 
     def _left_s(self, dues: Sequence[_Due]) -> float:
         """As long as the most patient of those who travel together."""
@@ -137,6 +150,11 @@ def last_line(error: Exception) -> str:
     """What went wrong, without the remote traceback above it; half characters of an instance in it become U+FFFD."""
     lines = str(error).strip().splitlines() or [""]
     return whole(f"{error.__class__.__name__}: {lines[-1][:200]}")
+
+
+def kind_of(error: Exception) -> str:
+    """The class of an error, or of what it was in the model's process."""
+    return type(getattr(error, "cause", None) or error).__name__
 
 
 def _raised_over_a_text(error: Exception) -> bool:
