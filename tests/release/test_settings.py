@@ -85,6 +85,13 @@ def test_what_can_t_be_meant_is_refused_with_the_file_s_name(tmp_path: Path, tex
     assert "gates.toml" in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["gates.yaml", "gates.toml"])
+def test_a_limit_that_is_given_twice_is_refused_and_not_the_last_one_taken(tmp_path: Path, name: str) -> None:
+    text = "max_kl = 0.02\nmax_kl = 5.0\n"
+    with pytest.raises(ConfigError, match="can't be read as gate settings"):
+        read_settings(written(tmp_path, text.replace(" =", ":") if name.endswith("yaml") else text, name))
+
+
 def test_a_date_that_is_none_is_refused_in_yaml_too(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="month"):
         read_settings(written(tmp_path, "waivers: [{gate: size, until: 2027-13-45}]", "gates.yaml"))

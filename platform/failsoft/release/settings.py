@@ -70,10 +70,21 @@ def project_settings(given: Path | None, root: Path) -> GateSettings:
     return read_settings(given or (own if own.exists() else None))
 
 
+def _read_yaml(text: str) -> Any:
+    """Refuses a key of the file that is given twice, as TOML does; YAML's readers take the last one without a word."""
+    root = yaml.compose(text, yaml.SafeLoader)
+    for node in (root, *(value for _key, value in root.value)) if isinstance(root, yaml.MappingNode) else ():
+        keys = [key.value for key, _value in node.value] if isinstance(node, yaml.MappingNode) else []
+        twice = [key for number, key in enumerate(keys) if key in keys[:number]]
+        if twice:
+            raise yaml.YAMLError(f"{twice[0]} is given twice")
+    return yaml.safe_load(text)
+
+
 def _parsed(path: Path) -> Mapping[str, Any]:
     try:
         text = path.read_text("utf-8")
-        body = yaml.safe_load(text) if path.suffix in _YAML else tomllib.loads(text)
+        body = _read_yaml(text) if path.suffix in _YAML else tomllib.loads(text)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:  # a date of month 13 is a bare ValueError
         raise ConfigError(f"{path} can't be read as gate settings ({error}); give a TOML or YAML file") from error
     if body is None:  # an empty YAML file
