@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import random
 import statistics
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from failsoft.ingress import Ingress
 from tests.benchmarks.gateway_contenders import Level, Standing, releases, standing
 from tests.benchmarks.gateway_single import HAS_PYBREAKER
-from tests.benchmarks.measuring import CONTROL, Ratio, Timings, quartiles
+from tests.benchmarks.measuring import CONTROL, Ratio, Timings, quartiles, rounds
 from tests.benchmarks.outcome import Outcome, Row
 
 DEFAULT, BARE = "bare Ray Serve, defaults", "bare Ray Serve, fast ingress"
@@ -92,7 +90,7 @@ def measure(*, quick: bool) -> Outcome:
     seed = random.SystemRandom().randrange(2**31)
     outcome, board = Outcome(name="gateway"), Board()
     with releases() as published:
-        for number in _rounds(1 if quick else ROUNDS):
+        for number in rounds(1 if quick else ROUNDS, least=LEAST_ROUNDS, budget_s=BUDGET_S):
             contenders = [_bare_fast, _ours_fast] if quick else _CONTENDERS
             for contender in random.Random(f"{seed}-{number}").sample(contenders, len(contenders)):
                 contender(board, published)
@@ -112,16 +110,6 @@ def _report(outcome: Outcome, board: Board) -> None:
     outcome.ratios |= {name: found for name, found in ratios.items() if found is not None}
     controls = {f"throughput at {clients}": board.control(clients) for clients in LEVELS}
     outcome.controls |= {part: found for part, found in controls.items() if found is not None}
-
-
-def _rounds(most: int) -> Iterator[int]:
-    began_s, longest_s = time.monotonic(), 0.0
-    for number in range(most):
-        round_s = time.monotonic()
-        if number >= LEAST_ROUNDS and round_s + longest_s > began_s + BUDGET_S:
-            return
-        yield number
-        longest_s = max(longest_s, time.monotonic() - round_s)
 
 
 def _load(board: Board, name: str, contender: Standing, *, sources: set[str]) -> None:

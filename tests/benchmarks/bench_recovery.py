@@ -13,13 +13,12 @@ import random
 import shutil
 import statistics
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.benchmarks.measuring import CONTROL, Ratio, Timings, quartiles
+from tests.benchmarks.measuring import CONTROL, Ratio, Timings, quartiles, rounds
 from tests.benchmarks.outcome import Outcome, Row
 from tests.benchmarks.recovery_marks import Recovery
 from tests.benchmarks.recovery_systems import System, bare_ray, failsoft, torchrun
@@ -68,7 +67,7 @@ def measure(*, quick: bool) -> Outcome:
     outcome, board = Outcome(name="recovery", processes=WORKERS), Board()
     with _systems(quick=quick) as systems:
         sizes = {system.name: system.size() for system in systems}
-        for number in _rounds(1 if quick else ROUNDS):
+        for number in rounds(1 if quick else ROUNDS, least=LEAST_ROUNDS, budget_s=BUDGET_S):
             _one_round(board, systems, seed=f"{seed}-{number}")
     for name in board.recoveries:
         report(outcome, board, name, sizes[name.removesuffix(CONTROL)])
@@ -81,17 +80,6 @@ def measure(*, quick: bool) -> Outcome:
         outcome.controls[OURS] = control
     outcome.notes.append(f"seed {seed}; {WORKERS} workers each; the processes of a system are all that it started")
     return outcome
-
-
-def _rounds(most: int) -> Iterator[int]:
-    """Numbers of rounds, as many as fit."""
-    began_s, longest_s = time.monotonic(), 0.0
-    for number in range(most):
-        round_s = time.monotonic()
-        if number >= LEAST_ROUNDS and round_s + longest_s > began_s + BUDGET_S:
-            return
-        yield number
-        longest_s = max(longest_s, time.monotonic() - round_s)
 
 
 def _one_round(board: Board, systems: Sequence[System], *, seed: str) -> None:

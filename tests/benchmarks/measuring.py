@@ -98,6 +98,17 @@ def interleave(
     return Timings(seconds=seconds)
 
 
+def rounds(most: int, *, least: int, budget_s: float) -> Iterator[int]:
+    """Numbers of rounds: at least ``least``, then as many up to ``most`` as fit into the time, by the longest so far."""
+    began_s, longest_s = time.monotonic(), 0.0
+    for number in range(most):
+        round_s = time.monotonic()
+        if number >= least and round_s + longest_s > began_s + budget_s:
+            return
+        yield number
+        longest_s = max(longest_s, time.monotonic() - round_s)
+
+
 def each_call_s(run: Callable[[], object], count: int) -> list[float]:
     """The time of each of ``count`` single calls, for percentiles; a tenth as many come first and are not counted."""
     with _no_collection():
