@@ -99,7 +99,7 @@ def interleave(
 
 
 def rounds(most: int, *, least: int, budget_s: float) -> Iterator[int]:
-    """Numbers of rounds: at least ``least``, then as many up to ``most`` as fit into the time, by the longest so far."""
+    """Numbers of rounds: at least ``least``, then up to ``most``, as many as fit by the longest so far."""
     began_s, longest_s = time.monotonic(), 0.0
     for number in range(most):
         round_s = time.monotonic()
