@@ -47,6 +47,16 @@ def test_answers_under_the_degraded_plan_are_no_bad_answers_of_the_model() -> No
     assert incident_numbers(answers, broken_at_s=1.0).first_bad_s is None
 
 
+def test_a_model_that_had_been_left_for_another_cause_makes_no_switch_before_its_first_bad_answer() -> None:
+    answers = [
+        seen(1.0, stage="degraded", source="gbdt", degrade_reason="latency"),
+        seen(2.0, stage="shadow", epoch=3, source="gbdt", degrade_reason="confidence 0.31"),
+    ]
+    numbers = incident_numbers(answers, broken_at_s=0.5)
+    assert numbers.first_bad_s == 2.0
+    assert (numbers.until_first_switch_ms, numbers.until_last_replica_ms) == (None, None)
+
+
 def test_answers_before_the_fault_count_for_nothing() -> None:
     numbers = incident_numbers([seen(0.0, intent="stop"), seen(2.0)], broken_at_s=1.0)
     assert numbers.first_bad_s is None

@@ -12,7 +12,10 @@ _BY_MODEL = frozenset({"primary", "canary"})
 
 @dataclass(frozen=True, kw_only=True)
 class IncidentNumbers:
-    """Times are in milliseconds after the first bad answer, as clients saw them; None: it did not happen."""
+    """Times are in milliseconds after the first bad answer, as clients saw them.
+
+    None: it did not happen, or the model had been left before for another cause, such as a machine too busy for it.
+    """
 
     first_bad_s: float | None
     """When the first request was sent whose model answer was bad; client's monotonic time."""
@@ -36,7 +39,8 @@ def incident_numbers(seen: Sequence[Seen], *, broken_at_s: float) -> IncidentNum
     after = sorted((one for one in seen if one.sent_s >= broken_at_s and not one.lost), key=lambda one: one.sent_s)
     first = next((one for one in after if _bad(one)), None)
     degraded = [one for one in after if one.stage == "degraded"]
-    if first is None or not degraded:
+    left_before = first is not None and any(_arrived_s(one) < _arrived_s(first) for one in degraded)
+    if first is None or not degraded or left_before:
         return IncidentNumbers(
             first_bad_s=first.sent_s if first else None,
             until_first_switch_ms=None,

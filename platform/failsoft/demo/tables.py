@@ -120,4 +120,4 @@ def _mix(counts: Mapping[str, int]) -> str:
 
 
 def _ms(value: float | None) -> str:
-    return "did not happen" if value is None else f"{value:.0f} ms"
+    return "none: see the stages" if value is None else f"{value:.0f} ms"

@@ -18,7 +18,7 @@ from failsoft.errors import ConfigError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.monitor import HealthPolicy
 from failsoft.health.sequential import samples_needed
-from failsoft.health.signals import SignalPolicy
+from failsoft.health.signals import Level, SignalPolicy
 from failsoft.serving.plan.plan import Stage
 
 _S = Stage
@@ -214,4 +214,5 @@ def _drill() -> StagePolicy:
         margin=0.15,
         alpha=0.1,
         keep_every_s=1.0,
+        signals=SignalPolicy(latency=Level.WARN),  # on a laptop models, gateways and clients share two cores
     )
