@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from failsoft.health.clock import ManualClock, SystemClock
+from failsoft.health.clock import ManualClock
 from failsoft.health.window import Outcome
 from failsoft.serving.arms.asking import Asker
 from failsoft.serving.arms.readings import NoReading, Reading
@@ -16,6 +16,7 @@ from failsoft.serving.fallback.breaker import BreakerPolicy
 from failsoft.serving.plan.plan import Colour, Stage
 from failsoft.serving.visit import Allowance
 from tests.serving.fakes import ScriptedArm, good, plan, reading
+from tests.serving.virtual_time import run_virtually
 
 pytestmark = pytest.mark.anyio
 PLAN = plan(Stage.DEGRADED, share=0.0, stand_in=Colour.GREEN)
@@ -105,33 +106,37 @@ class Replicas:
             self.waiting[number] -= 1
 
 
-async def outcomes_of(model: Replicas, *, at_once: int, rounds: int = 1) -> list[Outcome]:
-    asker = Asker({Colour.BLUE: model}, clock=SystemClock())
-    time = Allowance(left_s=0.2, whole_s=0.2)
-    found: list[Outcome] = []
-    for _ in range(rounds):
-        asked = (asker.ask(Colour.BLUE, "play", time) for _ in range(at_once))
-        found += [reading.outcome for reading in await asyncio.gather(*asked)]
+def outcomes_of(*work_s: float, at_once: int, rounds: int = 1) -> list[Outcome]:
+    """What comes of asking replicas that need so long each, on made-up time."""
+    clock, time, found = ManualClock(), Allowance(left_s=0.2, whole_s=0.2), list[Outcome]()
+
+    async def ask() -> None:
+        asker = Asker({Colour.BLUE: Replicas(*work_s)}, clock=clock)
+        for _ in range(rounds):
+            asked = (asker.ask(Colour.BLUE, "play", time) for _ in range(at_once))
+            found.extend(reading.outcome for reading in await asyncio.gather(*asked))
+
+    run_virtually(clock, ask())
     return found
 
 
-async def test_a_call_that_waits_in_line_behind_others_is_shed_and_not_held_against_a_quick_model() -> None:
-    found = await outcomes_of(Replicas(0.02), at_once=40)
+def test_a_call_that_waits_in_line_behind_others_is_shed_and_not_held_against_a_quick_model() -> None:
+    found = outcomes_of(0.02, at_once=40)
     assert set(found) == {Outcome.GOOD, Outcome.SHED}
     assert found.count(Outcome.SHED) >= 20
 
 
-async def test_a_model_that_needs_nearly_all_the_time_itself_is_late_though_others_wait_behind_it() -> None:
-    found = await outcomes_of(Replicas(0.15), at_once=4)
+def test_a_model_that_needs_nearly_all_the_time_itself_is_late_though_others_wait_behind_it() -> None:
+    found = outcomes_of(0.15, at_once=4)
     assert found.count(Outcome.LATE) == 3
 
 
-async def test_a_model_of_which_nothing_comes_back_is_late() -> None:
-    assert await outcomes_of(Replicas(30.0), at_once=5) == [Outcome.LATE] * 5
+def test_a_model_of_which_nothing_comes_back_is_late() -> None:
+    assert outcomes_of(30.0, at_once=5) == [Outcome.LATE] * 5
 
 
-async def test_one_replica_of_two_that_hangs_is_late_while_the_other_answers_at_once() -> None:
-    found = await outcomes_of(Replicas(30.0, 0.002), at_once=2, rounds=3)
+def test_one_replica_of_two_that_hangs_is_late_while_the_other_answers_at_once() -> None:
+    found = outcomes_of(30.0, 0.002, at_once=2, rounds=3)
     assert set(found) == {Outcome.GOOD, Outcome.LATE}
 
 
