@@ -6,6 +6,7 @@ Free of Ray and of any model library: how a release becomes a predictor is hande
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -46,16 +47,14 @@ def wanted_of(plan: RoutingPlan, colour: Colour) -> Wanted | None:
     return None if release is None else Wanted(release=release, load_generation=plan.load_generation.get(colour, 0))
 
 
-class ReleaseHolder(Generic[PredictorT]):
-    """Loads what is wanted, one at a time, in a thread, while the old one goes on answering.
+class Holder(ABC, Generic[PredictorT]):
+    """Has what is wanted brought in, one release at a time; how, say the two kinds of it.
 
     Args:
-        load: opens and verifies a release by name and makes a predictor of it; raises if that can't be done.
         on_refusal: told of a release that did not load, and why; once, however often the same is tried again.
     """
 
-    def __init__(self, load: Callable[[str], PredictorT], on_refusal: Callable[[Wanted, str], None]) -> None:
-        self._load = load
+    def __init__(self, on_refusal: Callable[[Wanted, str], None]) -> None:
         self._on_refusal = on_refusal
         self._turn = asyncio.Lock()
         self._wanted: Wanted | None = None
@@ -65,7 +64,7 @@ class ReleaseHolder(Generic[PredictorT]):
 
     @property
     def loading(self) -> bool:
-        """The first release is on its way: whoever asks meanwhile learns nothing about any model."""
+        """Nothing is held and something is on its way: whoever asks meanwhile learns nothing about any model."""
         return self.held is None and self._wanted is not None and self.refusal is None
 
     @property
@@ -73,12 +72,8 @@ class ReleaseHolder(Generic[PredictorT]):
         """Something is loaded or on its way, or nothing is wanted."""
         return self.held is not None or self._wanted is None or self.loading
 
-    def status(self) -> dict[str, Any]:
-        """For operators."""
-        return {"loading": self.loading, "swap": None}
-
     async def want(self, wanted: Wanted | None) -> None:
-        """Have ``wanted`` loaded when this returns, or the old one kept and :attr:`refusal` set.
+        """Have ``wanted`` loaded when this returns, or :attr:`refusal` set.
 
         A wish that came in the meantime outranks this one; the last wish wins. None keeps what is there.
         """
@@ -90,14 +85,45 @@ class ReleaseHolder(Generic[PredictorT]):
             if self.held is not None and self.held.wanted == newest:
                 self.refusal = None
             else:
-                await self._try(newest)
+                await self._bring(newest)
 
-    async def _try(self, wanted: Wanted) -> None:
+    @abstractmethod
+    def status(self) -> dict[str, Any]:
+        """For operators."""
+
+    @abstractmethod
+    async def _bring(self, wanted: Wanted) -> None:
+        """Load it, and :meth:`_take` or :meth:`_refuse` it."""
+
+    def _take(self, wanted: Wanted, predictor: PredictorT) -> None:
+        self.held, self.refusal = Held(wanted=wanted, predictor=predictor), None
+
+    def _refuse(self, wanted: Wanted, error: Exception) -> None:
+        told, self.refusal = self.refusal, f"{wanted.release} did not load: {error}"
+        if self.refusal != told:
+            self._on_refusal(wanted, self.refusal)
+
+
+class ReleaseHolder(Holder[PredictorT]):
+    """Loads what is wanted in a thread, while the old one goes on answering; keeps the old one when that fails.
+
+    Args:
+        load: opens and verifies a release by name and makes a predictor of it; raises if that can't be done.
+        on_refusal: as for every :class:`Holder`.
+    """
+
+    def __init__(self, load: Callable[[str], PredictorT], on_refusal: Callable[[Wanted, str], None]) -> None:
+        super().__init__(on_refusal)
+        self._load = load
+
+    def status(self) -> dict[str, Any]:
+        """For operators."""
+        return {"loading": self.loading, "swap": None}
+
+    async def _bring(self, wanted: Wanted) -> None:
         try:
             predictor = await asyncio.to_thread(self._load, wanted.release)
         except Exception as error:  # noqa: BLE001 -- a model replica's boundary: a loader may raise anything, the old release goes on
-            told, self.refusal = self.refusal, f"{wanted.release} did not load: {error}"
-            if self.refusal != told:
-                self._on_refusal(wanted, self.refusal)
+            self._refuse(wanted, error)
             return
-        self.held, self.refusal = Held(wanted=wanted, predictor=predictor), None
+        self._take(wanted, predictor)

@@ -9,10 +9,10 @@ import asyncio
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any
 
 from failsoft.health.clock import Clock
-from failsoft.serving.replicas.holder import Held, PredictorT, Wanted
+from failsoft.serving.replicas.holder import Holder, PredictorT, Wanted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +30,13 @@ class Swap:
         return f"{self.release} was read from {source} in {self.took_s:.2f} s"
 
 
-class SlotHolder(Generic[PredictorT]):
-    """Holds one release at a time; the counterpart of :class:`failsoft.serving.replicas.holder.ReleaseHolder`.
+class SlotHolder(Holder[PredictorT]):
+    """Holds one release at a time, and nothing when the next one will not load.
 
     Args:
         load: opens and verifies a release by name and makes a predictor of it, and says whether its bytes came from
             memory; raises if that can't be done.
-        on_refusal: told of a release that did not load, and why; once, however often the same is tried again.
+        on_refusal: as for every :class:`~failsoft.serving.replicas.holder.Holder`.
         on_swap: told of every swap.
         clock: measures swaps.
         let_go: gives back what a predictor holds on the device; it is not asked again.
@@ -51,46 +51,17 @@ class SlotHolder(Generic[PredictorT]):
         clock: Clock,
         let_go: Callable[[PredictorT], None],
     ) -> None:
+        super().__init__(on_refusal)
         self._load, self._let_go, self._clock = load, let_go, clock
-        self._on_refusal, self._on_swap = on_refusal, on_swap
-        self._turn = asyncio.Lock()
-        self._wanted: Wanted | None = None
-        self.held: Held[PredictorT] | None = None
-        self.refusal: str | None = None
-        """Why the newest wish was not fulfilled; None when it was."""
+        self._on_swap = on_swap
         self.swap: Swap | None = None
         """The last one; None: none yet."""
-
-    @property
-    def loading(self) -> bool:
-        """Something is wanted and on its way."""
-        return self.held is None and self._wanted is not None and self.refusal is None
-
-    @property
-    def ready(self) -> bool:
-        """Something is loaded or on its way, or nothing is wanted."""
-        return self.held is not None or self._wanted is None or self.loading
-
-    async def want(self, wanted: Wanted | None) -> None:
-        """Have ``wanted`` loaded when this returns, or nothing and :attr:`refusal` set.
-
-        A wish that came in the meantime outranks this one; the last wish wins. None keeps what is there.
-        """
-        self._wanted = wanted
-        async with self._turn:
-            newest = self._wanted
-            if newest is None:
-                return
-            if self.held is not None and self.held.wanted == newest:
-                self.refusal = None
-            else:
-                await self._swap_in(newest)
 
     def status(self) -> dict[str, Any]:
         """For operators."""
         return {"loading": self.loading, "swap": self.swap.in_words() if self.swap else None}
 
-    async def _swap_in(self, wanted: Wanted) -> None:
+    async def _bring(self, wanted: Wanted) -> None:
         """Nothing comes back when this fails: the plan, which learns of it by the answers, asks for the old one."""
         before, self.held = self.held, None  # from here on whoever asks is told that nothing is loaded
         began_s = self._clock.monotonic_s()
@@ -101,11 +72,9 @@ class SlotHolder(Generic[PredictorT]):
         try:
             predictor, from_memory = await asyncio.to_thread(self._load, wanted.release)
         except Exception as error:  # noqa: BLE001 -- a model replica's boundary: a loader may raise anything
-            told, self.refusal = self.refusal, f"{wanted.release} did not load: {error}"
-            if self.refusal != told:
-                self._on_refusal(wanted, self.refusal)
+            self._refuse(wanted, error)
             return
-        self.held, self.refusal = Held(wanted=wanted, predictor=predictor), None
+        self._take(wanted, predictor)
         took_s = self._clock.monotonic_s() - began_s
         self.swap = Swap(release=wanted.release, took_s=took_s, from_memory=from_memory)
         self._on_swap(self.swap)
