@@ -36,15 +36,26 @@ ROLLOUT: dict[str, Any] = {
 }
 
 
+class Wires(httpx.MockTransport):
+    """Answers, and knows whether it was closed."""
+
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
 class FakeGateway:
     """Answers as the routes do, and keeps what it was asked."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, controller_away: bool = False) -> None:
         self.asked: list[httpx.Request] = []
+        self.wires: list[Wires] = []
         self.away = controller_away
 
         def client(url: str, *, token: str | None = None) -> GatewayClient:
-            return GatewayClient(url, token=token, transport=httpx.MockTransport(self._answer))
+            self.wires.append(Wires(self._answer))
+            return GatewayClient(url, token=token, transport=self.wires[-1])
 
         monkeypatch.setattr(steer, "GatewayClient", client)
         monkeypatch.setenv("FAILSOFT_TOKEN", "t" * 20)
@@ -52,6 +63,7 @@ class FakeGateway:
     def run(self, *arguments: str) -> str:
         done = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
         assert done.exit_code == 0, done.output
+        assert all(wires.closed for wires in self.wires), "a connection was left to the garbage collector"
         return done.output
 
     def _answer(self, request: httpx.Request) -> httpx.Response:

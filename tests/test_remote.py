@@ -29,6 +29,22 @@ def test_a_forced_degrade_carries_token_time_and_reason() -> None:
     assert json.loads(asked[0].content) == {"for_s": 7200.0, "why": "02:15", "by": "anna"}
 
 
+class Wires(httpx.MockTransport):
+    """Answers, and knows whether it was closed."""
+
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_its_connections_end_with_its_block_also_when_that_fails() -> None:
+    wires = Wires(lambda _: httpx.Response(503, text="no"))
+    with pytest.raises(ServingError), GatewayClient("http://127.0.0.1:8000", transport=wires) as gateway:
+        gateway.status()
+    assert wires.closed
+
+
 def test_nobody_there_names_the_address_and_the_next_command() -> None:
     with pytest.raises(ServingError, match=r"127\.0\.0\.1:8000.*failsoft serve"):
         client(httpx.ConnectError("refused")).status()

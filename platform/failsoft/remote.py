@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
@@ -11,7 +11,7 @@ from failsoft.errors import ConfigError, NotAuthorizedError, ServingError
 
 
 class GatewayClient:
-    """Asks and steers a running gateway."""
+    """Asks and steers a running gateway. A context manager: its connections end with the block."""
 
     def __init__(self, url: str, *, token: str | None = None, transport: httpx.BaseTransport | None = None) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -21,8 +21,12 @@ class GatewayClient:
         except httpx.InvalidURL as error:
             raise ConfigError(f"{url!r} is no address ({error}); give one like http://127.0.0.1:8000") from error
 
-    def close(self) -> None:
-        """End its connections."""
+    def __enter__(self) -> Self:
+        """Nothing is asked yet."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End its connections: one that is left open is closed, and warned of, wherever garbage is collected next."""
         self._http.close()
 
     def status(self) -> dict[str, Any]:

@@ -140,7 +140,8 @@ def _ours(board: Board, published: Path, names: tuple[str, ...], degraded: str, 
     with standing("ours", ingress, published) as contender:
         for name in names:
             _load(board, name, contender, sources=_ANYBODY)
-        contender.client.degrade(for_s=None, why="a benchmark")
+        with contender.operator() as operator:
+            operator.degrade(for_s=None, why="a benchmark")
         _load(board, degraded, contender, sources={"gbdt", "rules"})
 
 

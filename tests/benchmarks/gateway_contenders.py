@@ -54,9 +54,8 @@ class Standing:
     home: Home
     process: subprocess.Popen[str]
 
-    @property
-    def client(self) -> GatewayClient:
-        """For an operator."""
+    def operator(self) -> GatewayClient:
+        """For an operator; whoever takes it closes it."""
         return GatewayClient(f"http://{LOOPBACK}:{self.port}", token=self.home.operator_token())
 
     def load(self, clients: int, *, seconds: float) -> Level:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 
 import httpx
 import pytest
@@ -41,7 +40,7 @@ def test_a_bad_release_leaves_the_slot_and_the_old_one_comes_back_from_memory_wi
     memory = HostShelf(serving_home.releases(SystemClock()), memory_folder(serving_home.root), SystemClock())
     publish_tiny(serving_home, "second", previous=old)
     with (
-        closing(GatewayClient(running.url, token=serving_home.operator_token())) as client,
+        GatewayClient(running.url, token=serving_home.operator_token()) as client,
         Traffic(running.url, TEXTS) as traffic,
     ):
         wait_for(lambda: len(traffic.replies) > 40, within_s=20, what="traffic")

@@ -144,7 +144,8 @@ def promote(
             probe=probe_replica if replica else None,
         )
         _stop_unless_passed(ask)
-    plan = GatewayClient(url, token=found.operator_token()).propose(name, again=again)
+    with GatewayClient(url, token=found.operator_token()) as client:
+        plan = client.propose(name, again=again)
     console.print(
         f"{name}: {plan.get('stage')}, plan epoch {plan.get('epoch')}. Watch with: failsoft status",
         highlight=False,
@@ -158,12 +159,13 @@ def rollback(why: WhyOption, url: UrlOption = DEFAULT_URL, home: HomeOption = No
 
     A change of the plan: nothing is loaded, and no replica starts anew.
     """
-    client, clock = GatewayClient(url, token=Home.find(home).operator_token()), SystemClock()
-    plan = client.status()["plan"]
-    release = str(plan["releases"][plan["subject"]])
-    began_s = clock.monotonic_s()
-    after = client.steer(release, "abort", why=why, by=getpass.getuser())
-    took_ms = (clock.monotonic_s() - began_s) * 1000
+    clock = SystemClock()
+    with GatewayClient(url, token=Home.find(home).operator_token()) as client:
+        plan = client.status()["plan"]
+        release = str(plan["releases"][plan["subject"]])
+        began_s = clock.monotonic_s()
+        after = client.steer(release, "abort", why=why, by=getpass.getuser())
+        took_ms = (clock.monotonic_s() - began_s) * 1000
     console.print(
         f"rolled back from {release} in {took_ms:.0f} ms: {after.get('why')} (plan epoch {after.get('epoch')})",
         highlight=False,

@@ -24,8 +24,8 @@ def status(
     from failsoft.demo.report import Table
     from failsoft.demo.tables import status_table, to_rich
 
-    client = GatewayClient(url)
-    answer, rollout = client.status(), _rollout(client)
+    with GatewayClient(url) as client:
+        answer, rollout = client.status(), _rollout(client)
     if json_:
         console.print_json(data=answer | {"rollout": rollout})
         return
@@ -50,33 +50,38 @@ def degrade(
     from failsoft.durations import parse_duration_s
 
     for_s = parse_duration_s(for_) if for_ else None
-    plan = _operator(url, home).degrade(for_s=for_s, why=why, by=_me())
+    with _operator(url, home) as client:
+        plan = client.degrade(for_s=for_s, why=why, by=_me())
     console.print(f"degraded: plan epoch {plan.get('epoch')}. Undo with: failsoft restore --why '…'")
 
 
 @app.command()
 def restore(why: WhyOption, url: UrlOption = DEFAULT_URL, home: HomeOption = None) -> None:
     """End an operator's force; the model returns through shadow, canary and ramp."""
-    plan = _operator(url, home).restore(why=why, by=_me())
+    with _operator(url, home) as client:
+        plan = client.restore(why=why, by=_me())
     console.print(f"restored: stage {plan.get('stage')}, plan epoch {plan.get('epoch')}. Watch with: failsoft status")
 
 
 @release_app.command()
 def abort(release: _ReleaseArgument, why: WhyOption, url: UrlOption = DEFAULT_URL, home: HomeOption = None) -> None:
     """Give a release up, on trial or in service: the older one, still warm, serves at once."""
-    _say(_operator(url, home).steer(release, "abort", why=why, by=_me()))
+    with _operator(url, home) as client:
+        _say(client.steer(release, "abort", why=why, by=_me()))
 
 
 @release_app.command()
 def hold(release: _ReleaseArgument, why: WhyOption, url: UrlOption = DEFAULT_URL, home: HomeOption = None) -> None:
     """Keep a release in the stage where it is; it still falls when it is ill."""
-    _say(_operator(url, home).steer(release, "hold", why=why, by=_me()))
+    with _operator(url, home) as client:
+        _say(client.steer(release, "hold", why=why, by=_me()))
 
 
 @release_app.command()
 def resume(release: _ReleaseArgument, why: WhyOption, url: UrlOption = DEFAULT_URL, home: HomeOption = None) -> None:
     """Let a release that is held go on by itself."""
-    _say(_operator(url, home).steer(release, "resume", why=why, by=_me()))
+    with _operator(url, home) as client:
+        _say(client.steer(release, "resume", why=why, by=_me()))
 
 
 @release_app.command()
@@ -90,9 +95,9 @@ def advance(
     home: HomeOption = None,
 ) -> None:
     """Let a release that has passed its stage into the next one: where it is held, or goes by hand. Skips nothing."""
-    client = _operator(url, home)
-    from_stage = from_ or str(client.rollout()["plan"]["stage"])
-    _say(client.steer(release, "advance", why=why, by=_me(), from_stage=from_stage))
+    with _operator(url, home) as client:
+        from_stage = from_ or str(client.rollout()["plan"]["stage"])
+        _say(client.steer(release, "advance", why=why, by=_me(), from_stage=from_stage))
 
 
 def _me() -> str:
