@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
-from torch.utils.data._utils import signal_handling
 
 from failsoft.errors import ConfigError, LoaderError
 from failsoft.health.clock import Clock
@@ -25,6 +24,7 @@ from failsoft.training.loading.checked import Checked
 from failsoft.training.loading.order import RankOrder
 from failsoft.training.loading.sample import GuardedBatch, Request
 from failsoft.training.loading.wording import in_words
+from failsoft.training.loading.worker_end import keep_apart
 
 _PID, _INDEX = range(2)
 _NO_SAMPLE = -1
@@ -130,8 +130,6 @@ class Lane:
         iterator, self._iterator = self._iterator, None
         if iterator is None:
             return
-        for worker in iterator._workers:
-            worker.kill()  # nothing of it is needed: no polite end could be worth waiting for a read that hangs
         iterator._shutdown_workers()
 
     def _aim(self, position: int) -> None:
@@ -171,7 +169,7 @@ class Lane:
             generator=torch.Generator(),  # else each start draws from the training's own generator
         )
         self._iterator = iter(loader)
-        _keep_out_of_signals(self._iterator)
+        keep_apart(self._iterator)
 
     def _requests(self) -> Iterator[Request]:
         while self._is_left(self._cursor):
@@ -272,13 +270,6 @@ def _end_with_training() -> None:
 
 def _as_it_is(batch: Any) -> Any:
     return batch
-
-
-def _keep_out_of_signals(iterator: Any) -> None:
-    """Take the worker off the list for which torch's handler of SIGCHLD raises in the middle of anything."""
-    if iterator._worker_pids_set:
-        signal_handling._remove_worker_pids(id(iterator))  # type: ignore[attr-defined]  # of torch._C
-        iterator._worker_pids_set = False
 
 
 def _end_in_words(status: int | None) -> str:
