@@ -78,6 +78,12 @@ def test_unknown_settings_kinds_and_rungs_are_refused(config: AppSpec, tmp_path:
         build_app(replace(config, rungs=lambda _bundle: ["x"]), {"home": tmp_path})  # type: ignore[list-item]
 
 
+def test_stages_that_can_not_be_meant_are_refused_before_anything_starts(config: AppSpec, tmp_path: Path) -> None:
+    (tmp_path / "stages.toml").write_text("[production.canary]\nshare = 20", "utf-8")
+    with pytest.raises(ConfigError, match=r"in \[production\.canary\] share is 20"):
+        build_app(config, ServeSettings(home=tmp_path))
+
+
 def test_an_app_is_found_by_its_path() -> None:
     assert app_named("serve_apps.intent_ner:SPEC").answers.field == "intent"
     with pytest.raises(ConfigError, match="APP_NAME is a str; name an AppSpec"):

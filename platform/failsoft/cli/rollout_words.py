@@ -43,6 +43,7 @@ def _known(rollout: Mapping[str, Any]) -> Rows:
     rows += [("given up", f"{name}: {why}") for name, why in rollout["rejected"].items()]
     rows += _models(rollout.get("models", {}))
     rows += [("storage", str(rollout["store_error"]))] if rollout["store_error"] else []
+    rows += [("stage settings", str(rollout["settings_error"]))] if rollout.get("settings_error") else []
     return (*rows, *_unrecorded("controller", rollout))
 
 

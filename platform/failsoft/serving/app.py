@@ -22,6 +22,7 @@ from failsoft.serving.gateway import Gateway
 from failsoft.serving.plan.plan import Colour
 from failsoft.serving.replicas.deployments import Fallback, ModelColour
 from failsoft.serving.rollout.one_slot import SLOT
+from failsoft.serving.rollout.stage_settings import policy_at
 from failsoft.serving.settings import ServeSettings, settings_of
 from failsoft.serving.task import AppSpec
 
@@ -38,12 +39,13 @@ def build_app(config: AppSpec, settings: ServeSettings | Mapping[str, Any] | Non
         settings: where, how many, which release; or arguments as ``serve run`` gives them.
 
     Raises:
-        ConfigError: a setting is unknown or impossible, there is no release to serve, or the last rung does not answer
-            everything: it is asked here, so that an app without a last resort never starts.
+        ConfigError: a setting (also one of ``stages.toml``) is unknown or impossible, there is no release to serve, or
+            the last rung does not answer everything: it is asked here, so that none without a last resort starts.
         ArtifactError: the named release is absent or damaged.
     """
     asked = settings if isinstance(settings, ServeSettings) else settings_of(settings or {})
     home = Home.find(asked.home)
+    policy_at(home.root, asked.profile)  # stages that can't be meant are refused before anything starts
     home.operator_token()  # made once here: replicas that start together would each make their own
     bundle = _release(home, asked.release)
     config.ladder_of(bundle)

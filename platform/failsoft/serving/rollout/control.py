@@ -23,6 +23,7 @@ from failsoft.serving.plan.roll_call import RollCall
 from failsoft.serving.plan.trips import Trip
 from failsoft.serving.rollout.evidence import OutcomeBatch
 from failsoft.serving.rollout.rollout import Rollout
+from failsoft.serving.rollout.stage_settings import StageSettings, stages_in_words
 from failsoft.serving.rollout.stages import stage_named, stage_policy
 from failsoft.serving.rollout.surroundings import HomeSurroundings
 
@@ -73,19 +74,24 @@ class Controller:
         self._news = asyncio.Event()
         self._roll_call = RollCall(clock)
         self._duties: dict[str, asyncio.Task[None]] = {}
+        self._settings = StageSettings(home.root, config.profile)
+        policy = self._settings.read_or_by_hand()  # a controller that comes back leads on, whatever was written since
         self._rollout = Rollout(
             clock=clock,
-            policy=stage_policy(config.profile),
+            policy=policy,
             store=PlanStore(home.serving),
             around=self._around,
             rng=random.Random(),  # jitter must differ between clusters
             release=config.release,
         )
-        self._rollout.adopt(stage_policy(config.profile), slots=config.slots)
+        self._rollout.adopt(policy, slots=config.slots)
+        self._say_if_refused()
 
     async def adopt(self, profile: str, slots: int | None = None) -> str:
         """Judge by another profile, and for another number of slots; those in force change nothing."""
-        self._rollout.adopt(stage_policy(profile), slots=slots)
+        settings = StageSettings(self._settings.root, profile)
+        self._rollout.adopt(settings.read(), slots=slots)
+        self._settings = settings
         return self._plan()
 
     async def wait_plan(self, known_epoch: int, timeout_s: float, who: str = "") -> str:
@@ -159,7 +165,8 @@ class Controller:
 
     async def status(self) -> dict[str, Any]:
         """Everything known, for people."""
-        process = {"pid": os.getpid(), "events_not_recorded": self._around.unrecorded}
+        process: dict[str, Any] = {"pid": os.getpid(), "events_not_recorded": self._around.unrecorded}
+        process |= {"profile": self._settings.profile, "settings_error": self._settings.refusal}
         return self._rollout.status() | process | self._roll_call.status()
 
     async def stop(self) -> None:
@@ -191,11 +198,29 @@ class Controller:
             await asyncio.sleep(_TICK_S)
 
     async def _look(self) -> None:
-        """Count ready replicas; when nobody can say, nothing is known, and no share grows."""
+        """Count ready replicas; when nobody can say, nothing is known, and no share grows. Look at the settings too."""
         while True:
+            await self._look_at_settings()
             try:
                 async with asyncio.timeout(_LOOK_S * 5):
                     self._around.ready = await asyncio.to_thread(self._look_at_replicas)
             except Exception:  # noqa: BLE001 -- the boundary to Serve, which may be away, starting or of another version
                 self._around.ready = {}
             await asyncio.sleep(_LOOK_S)
+
+    async def _look_at_settings(self) -> None:
+        """A ``stages.toml`` that was changed holds from now on; one that can't be meant leaves what was in force."""
+        settings = self._settings
+        if not await asyncio.to_thread(settings.has_changed) or settings is not self._settings:
+            return
+        try:
+            policy = settings.read()
+        except ConfigError:
+            self._say_if_refused()
+        else:
+            self._rollout.adopt(policy)
+            self._around.record("stages_changed", stages_in_words(policy), epoch=self._rollout.plan.epoch)
+
+    def _say_if_refused(self) -> None:
+        if self._settings.refusal is not None:
+            self._around.record("stages_refused", self._settings.refusal, epoch=self._rollout.plan.epoch)
