@@ -11,19 +11,23 @@ from failsoft.artifacts.bundle import Golden
 from failsoft.errors import ConfigError, DamagedArtifactError, GateError
 from failsoft.health.monitor import HealthPolicy, armed_policy
 from failsoft.models.narrow import Width
-from failsoft.release.coverage import Coverage, TypeComparison
+from failsoft.release.coverage import Coverage, Recurring, Rise
+from failsoft.release.coverage_gates import (
+    judge_known_floor,
+    judge_known_kept,
+    judge_readable,
+    judge_recurring,
+    judge_rise,
+    judge_types_kept,
+)
 from failsoft.release.divergence import Divergence
 from failsoft.release.gates import (
     judge_against_fallback,
     judge_deviation,
     judge_divergence,
     judge_golden,
-    judge_known_floor,
-    judge_known_kept,
     judge_not_flatter,
-    judge_readable,
     judge_same_answers,
-    judge_traffic_types,
     judge_weak,
     judge_weights,
     not_measured,
@@ -41,7 +45,8 @@ def coverage(readable: float, known: float = 0.95, texts: int = 500) -> Coverage
     return Coverage(
         texts=texts,
         words=texts * 9,
-        readable_fraction=readable,
+        readable_fraction=max(readable, 0.999),
+        readable_low=readable,
         known_fraction=known,
         empty_texts=0,
         different_texts=texts,
@@ -50,6 +55,23 @@ def coverage(readable: float, known: float = 0.95, texts: int = 500) -> Coverage
 
 def deviation(value: float, low: float, high: float, samples: int = 500) -> Deviation:
     return Deviation(name="entropy_mean", value=value, low=low, high=high, samples=samples)
+
+
+def recurring(low: float) -> Recurring:
+    return Recurring(value=max(low, 0.999), low=low, types=300, uses=4000, unknown=())
+
+
+@pytest.mark.parametrize(("low", "passes"), [(1.0, True), (0.9951, True), (0.995, False), (0.9, False)])
+def test_more_than_99_5_percent_of_what_comes_back_must_be_known(low: float, passes: bool) -> None:
+    assert judge_recurring(recurring(low), 500, POLICY, of="traffic").passed is passes
+    assert not judge_recurring(recurring(low), 99, POLICY, of="traffic").passed
+
+
+@pytest.mark.parametrize(("high", "passes"), [(-0.1, True), (0.05, True), (0.051, False)])
+def test_at_most_five_points_more_may_be_unknown_for_the_whole_interval(high: float, passes: bool) -> None:
+    rise = Rise(value=min(high, 0.04), low=-0.2, high=high, own=0.05)
+    assert judge_rise(rise, 500, POLICY).passed is passes
+    assert ("undecided" in judge_rise(rise, 500, POLICY).why) is not passes
 
 
 @pytest.mark.parametrize(("readable", "passes"), [(1.0, True), (0.9951, True), (0.995, False), (0.9, False)])
@@ -119,7 +141,10 @@ def test_no_missing_measurement_passes_any_gate() -> None:
         judge_known_kept(coverage(1.0, nan), 0.05, POLICY),
         judge_known_kept(coverage(1.0, 0.95), nan, POLICY),
         judge_known_kept(coverage(1.0, 0.0), 1.0, POLICY),
-        judge_traffic_types(TypeComparison(value=nan, low=nan, high=nan, texts=500), POLICY),
+        judge_recurring(recurring(nan), 500, POLICY, of="traffic"),
+        judge_rise(Rise(value=nan, low=nan, high=nan, own=nan), 500, POLICY),
+        judge_types_kept(nan, 0.9, POLICY),
+        judge_types_kept(0.9, None, POLICY),
         judge_divergence(Divergence(mean=0.0, maximum=0.0, count=0), Width.BF16, POLICY, head="slot"),
         judge_same_answers(Divergence(mean=nan, maximum=nan, count=9), POLICY),
         judge_not_flatter(deviation(nan, nan, nan), POLICY, against="x"),

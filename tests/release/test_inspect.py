@@ -39,7 +39,7 @@ def change_weights(release: Bundle, change: Callable[[dict[str, Tensor]], object
 def test_a_healthy_candidate_passes_every_gate(release: Bundle) -> None:
     report = gate_bundle(release)
     assert report.passed, report.in_words()
-    assert len(report.results) == 25
+    assert len(report.results) == 26
 
 
 def test_a_temperature_half_as_large_again_fails_by_entropy_and_by_each_answer(release: Bundle) -> None:

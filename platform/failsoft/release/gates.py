@@ -2,86 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from failsoft.artifacts.bundle import Golden
 from failsoft.models.narrow import Width
-from failsoft.release.coverage import Coverage, TypeComparison
 from failsoft.release.divergence import Divergence
 from failsoft.release.policy import GatePolicy
 from failsoft.release.report import GateResult
 from failsoft.release.spread import Deviation, Share
-
-
-def judge_readable(coverage: Coverage, policy: GatePolicy, *, of: str) -> GateResult:
-    """Do the texts consist of what the model has ids for? ``of`` names them: validation or traffic."""
-    limit, value = policy.min_readable_fraction, coverage.readable_fraction
-    texts = coverage.different_texts
-    return _result(
-        f"coverage: readable {of} words",
-        passed=texts >= policy.min_samples and value > limit,
-        value=value,
-        limit=limit,
-        why=f"{value:.2%} of {coverage.words} words in {texts} different texts are known or spelt in known characters, "
-        f"more than {limit:.2%} needed" + _too_few(texts, policy),
-    )
-
-
-def judge_known_kept(coverage: Coverage, recorded_oov_fraction: float, policy: GatePolicy) -> GateResult:
-    """Does serving know the words that training knew? Finds a changed tokenizer or text pipeline."""
-    recorded, limit = 1.0 - recorded_oov_fraction, policy.min_known_kept_fraction
-    kept = coverage.known_fraction / recorded if recorded > 0.0 else math.nan
-    return _result(
-        "coverage: known words kept",
-        passed=kept > limit,
-        value=kept,
-        limit=limit,
-        why=f"serving knows {coverage.known_fraction:.2%} of the words of the release's own texts, training recorded "
-        f"{recorded:.2%}; more than {limit:.2%} of that needed",
-    )
-
-
-def judge_known_floor(coverage: Coverage, policy: GatePolicy) -> GateResult:
-    """Does the vocabulary fit the release's own held-out texts at all?"""
-    limit, value = policy.min_known_fraction, coverage.known_fraction
-    return _result(
-        "coverage: known words",
-        passed=value > limit,
-        value=value,
-        limit=limit,
-        why=f"{value:.2%} of the words of the validation texts occur in training, more than {limit:.2%} needed",
-    )
-
-
-def judge_traffic_types(comparison: TypeComparison, policy: GatePolicy) -> GateResult:
-    """Does traffic use words that training saw, about as much as validation texts do?"""
-    limit, floor = policy.min_types_fraction, policy.min_traffic_types_fraction
-    enough = comparison.texts >= policy.min_samples
-    return _result(
-        "coverage: known traffic word types",
-        passed=enough and comparison.high > limit and comparison.low > floor,
-        value=comparison.value,
-        limit=limit,
-        why=f"traffic has {comparison.value:.1%} of the known word types of validation texts "
-        f"({comparison.low:.1%} to {comparison.high:.1%} on {comparison.texts} texts each); the interval must reach "
-        f"above {limit:.1%} and stay above {floor:.0%}" + _too_few(comparison.texts, policy),
-    )
-
-
-def judge_types_kept(now: float, recorded: float | None, policy: GatePolicy) -> GateResult:
-    """Does serving know the different words of the release's own texts that training knew?"""
-    limit = policy.min_types_fraction
-    kept = now / recorded if recorded is not None and recorded > 0.0 else math.nan
-    return _result(
-        "coverage: known word types kept",
-        passed=kept > limit,
-        value=kept,
-        limit=limit,
-        why=f"serving knows {now:.2%} of the different words of the release's own texts, before any fallback to "
-        f"characters; training recorded {'nothing' if recorded is None else f'{recorded:.2%}'}; more than {limit:.2%} "
-        "of that needed",
-    )
 
 
 def judge_deviation(deviation: Deviation, policy: GatePolicy, *, against: str) -> GateResult:

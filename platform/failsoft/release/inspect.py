@@ -20,9 +20,9 @@ from failsoft.errors import ConfigError, FailsoftError
 from failsoft.models.labels import LabelSet
 from failsoft.models.narrow import stored_as
 from failsoft.models.predictor import IntentNerPredictor
-from failsoft.release import gates, replica_gates
+from failsoft.release import coverage_gates, gates, replica_gates
 from failsoft.release.candidate import UNREADABLE, contents_of, golden_answers, load_predictor, not_finite, open_release
-from failsoft.release.coverage import compare_types, coverage_of
+from failsoft.release.coverage import Coverage, coverage_of, recurring_of, unknown_rise
 from failsoft.release.divergence import divergence
 from failsoft.release.edges import EDGE_CASES
 from failsoft.release.evidence import Evidence, answers_of, read_evidence
@@ -153,22 +153,28 @@ class Inspection:
         """The vocabulary on the release's own texts, as serving reads them."""
         policy, codec = self.given.policy, self.predictor.codec
         texts, recorded = self._cleaned(read_evidence(self.bundle).texts), self.bundle.baseline()
-        coverage = coverage_of(codec, texts)
+        coverage = coverage_of(codec, texts, policy.bootstrap)
         return [
-            gates.judge_readable(coverage, policy, of="validation"),
-            gates.judge_known_floor(coverage, policy),
-            gates.judge_known_kept(coverage, recorded.oov_fraction, policy),
-            gates.judge_types_kept(codec.type_coverage(texts), recorded.known_types_fraction, policy),
+            *self._read_and_known(texts, coverage, of="validation"),
+            coverage_gates.judge_known_floor(coverage, policy),
+            coverage_gates.judge_known_kept(coverage, recorded.oov_fraction, policy),
+            coverage_gates.judge_types_kept(codec.type_coverage(texts), recorded.known_types_fraction, policy),
         ]
 
     def traffic_coverage(self) -> list[GateResult]:
         """The vocabulary on recent traffic."""
         codec, traffic, policy = self.predictor.codec, self._cleaned(self.given.traffic or ()), self.given.policy
-        own = self._cleaned(read_evidence(self.bundle).texts)
-        types = compare_types(codec, traffic, own, policy.bootstrap)
+        own, coverage = self._cleaned(read_evidence(self.bundle).texts), coverage_of(codec, traffic, policy.bootstrap)
+        rise = unknown_rise(codec, traffic, own, policy.bootstrap)
+        fewer = min(coverage.different_texts, len(set(own)))
+        return [*self._read_and_known(traffic, coverage, of="traffic"), coverage_gates.judge_rise(rise, fewer, policy)]
+
+    def _read_and_known(self, texts: Sequence[str], coverage: Coverage, *, of: str) -> list[GateResult]:
+        policy = self.given.policy
+        recurring = recurring_of(self.predictor.codec, texts, policy.bootstrap)
         return [
-            gates.judge_readable(coverage_of(codec, traffic), policy, of="traffic"),
-            gates.judge_traffic_types(types, policy),
+            coverage_gates.judge_readable(coverage, policy, of=of),
+            coverage_gates.judge_recurring(recurring, coverage.different_texts, policy, of=of),
         ]
 
     def spread(self) -> list[GateResult]:

@@ -31,10 +31,11 @@ $notes
 $rows
 </tbody></table>
 <h2>What coverage means here</h2>
-<p>A vocabulary that falls back to bytes covers everything and says nothing, so there are two measures.
+<p>A vocabulary that falls back to bytes covers everything and says nothing, so there are three measures.
 <em>Readable</em>: of the words as they run, the share with a number of its own or spelt in characters that training
-knew; every use counts, so emoji or a foreign script fail. <em>Known word types</em>: of the different words, before any
-fallback, the share that training held, relative to the release's own validation texts at the same number of texts.</p>
+knew; every use counts, so emoji or a foreign script fail. <em>Recurring word types</em>: of the uses of words that come
+back in 0.3 % of the texts or more, the share that training held, before any fallback. <em>Unknown words</em>: how much
+larger their share is in traffic than in the release's own held-out texts. Each is decided by its interval's worse end.</p>
 <h2>What it was judged by</h2>
 <table><tbody>
 $limits
