@@ -21,10 +21,14 @@ def test_a_worker_that_hangs_in_a_step_is_dumped_ended_and_restarted_and_no_bit_
     hanging = TroubledJob(folder=tmp_path / "hanging", for_ever=True)
     assert attempt(hanging) is None
     assert final_digest(hanging.folder) == undisturbed_digest
-    hangs = {event.data["rank"]: event for event in told(hanging.folder, "hang")}
-    assert hangs[1].data["position"] == hanging.position
-    assert "_stand_still" in str(hangs[1].data["stacks"])
-    assert "_stand_still" in Path(str(hangs[1].data["file"])).read_text("utf-8")
+    left = {event.data["rank"]: event for kind in ("hang_witness", "hang") for event in told(hanging.folder, kind)}
+    assert left.keys() == {0, 1}  # whichever gave the alarm
+    assert left[1].data["position"] == hanging.position
+    assert "_stand_still" in str(left[1].data["stacks"])
+    assert "_stand_still" in Path(str(left[1].data["file"])).read_text("utf-8")
+    (report,) = told(hanging.folder, "hang_report")
+    assert (report.data["suspects"], report.data["silent"]) == ([1], [])
+    assert "rank 0: step at batch 17, in a collective" in report.why
     assert len(told(hanging.folder, "run_started")) == 2
 
 

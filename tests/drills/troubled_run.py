@@ -12,7 +12,8 @@ from failsoft.training.ray_train import RaySettings, run_attempt
 from failsoft.training.survival.watch_policy import WatchPolicy
 from tests.drills.troubled_job import TOTAL_BATCHES, TroubledJob, build_troubled
 
-WATCH = WatchPolicy(step_s=6.0, tick_s=0.2)
+WATCH = WatchPolicy(step_s=20.0, tick_s=0.2, muster_s=60.0)
+"""Steps of a moment, on a machine that may stand still for seconds, are no hang."""
 
 
 def attempt(job: TroubledJob, watch: WatchPolicy = WATCH) -> str | None:

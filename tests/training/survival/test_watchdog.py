@@ -12,9 +12,10 @@ import pytest
 from failsoft.errors import ConfigError
 from failsoft.health.clock import ManualClock
 from failsoft.health.ledger import Event, Ledger, Side, read_ledger
+from failsoft.training.survival.stack_files import HANGS_FOLDER
 from failsoft.training.survival.stacks import MAX_STACKS_CHARS, bounded, stacks_of_all_threads
 from failsoft.training.survival.watch_policy import EXIT_HUNG, Patience, Stillness, WatchPhase, WatchPolicy, overdue
-from failsoft.training.survival.watchdog import HANGS_FOLDER, Watchdog, WatchPost
+from failsoft.training.survival.watchdog import Watchdog, WatchPost
 
 POLICY = WatchPolicy(tick_s=1.0)
 STEP_LOOKS = 240

@@ -23,9 +23,14 @@ def stacks_of_all_threads(*, first: int | None = None) -> str:
     return "\n".join(_stack(names.get(ident, str(ident)), frames[ident]) for ident in order)
 
 
+def frame_of(thread: int | None) -> FrameType | None:
+    """The call that a thread is in; None when there is no such thread."""
+    return None if thread is None else sys._current_frames().get(thread)
+
+
 def innermost(thread: int | None) -> str:
     """The call that a thread is in, as ``file:line function``; empty when there is no such thread."""
-    frame = None if thread is None else sys._current_frames().get(thread)
+    frame = frame_of(thread)
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}"
 
 

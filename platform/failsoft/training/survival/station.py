@@ -18,6 +18,7 @@ from failsoft.training.loop import TrainLoop
 from failsoft.training.ranks import Ranks
 from failsoft.training.survival.agreement import NoticedRanks
 from failsoft.training.survival.fabric import FabricConfig
+from failsoft.training.survival.muster import muster_of
 from failsoft.training.survival.notice import Deadline, Notice, NoticePolicy, Word, listen
 from failsoft.training.survival.watch_policy import WatchPolicy
 from failsoft.training.survival.watchdog import Watchdog, WatchPost
@@ -60,7 +61,7 @@ def prepare(station: Station, fabric: FabricConfig) -> None:
 def watched(
     station: Station, orders: Orders, ranks: Ranks, *, overhear: Callable[[], Word | None] = lambda: None
 ) -> Iterator[Callable[[Callable[[Ranks], TrainLoop]], TrainLoop]]:
-    """Watch, and look out for notices, for the time of the block.
+    """Watch, and look out for notices, for the time of the block; all ranks enter it together.
 
     Args:
         station: of this process, prepared before.
@@ -87,6 +88,7 @@ def watched(
     post = WatchPost(folder=orders.folder, ledger=orders.ledger, clock=orders.clock, rank=ranks.rank)
     try:
         with Watchdog(post, orders.watch, chores=[listen_around, deadline.look]) as watchdog:
+            watchdog.joins(muster_of(ranks, watchdog.folder, orders.clock, nudgeable=watchdog.nudgeable))
             if ranks.rank == 0:
                 orders.ledger.record("network", "as the workers found it", **station.network)
             yield connected

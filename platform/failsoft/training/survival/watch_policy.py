@@ -40,6 +40,9 @@ class WatchPolicy:
     interpreter_s: float = 300.0
     """Python itself stood still (a call holds its lock, or the watchdog's thread is dead): a timer outside of Python
     ends the worker then, with exit status 1, for that timer knows no other."""
+    muster_s: float = 10.0
+    """How long a worker that ends for a hang waits first for where the others stand; they look once a tick, so it
+    takes a second where all are able to."""
     silence_s: float = 4500.0
     """The second line, in Ray's controller: seen from outside, no batch began for so long. For a worker whose watchdog
     is itself dead, so it is longer than any of the limits (start-up excepted, during which it does not count)."""
@@ -56,7 +59,11 @@ class WatchPolicy:
             raise ConfigError(
                 f"interpreter_s is {self.interpreter_s} with a look each {self.tick_s} s; use at least four looks"
             )
-
+        if not 4.0 * self.tick_s <= self.muster_s < math.inf:
+            raise ConfigError(
+                f"muster_s is {self.muster_s} with a look each {self.tick_s} s; use at least four looks, or what the "
+                "other ranks have to say is missed"
+            )
         longest_s = max(self.limit_s(phase) for phase in WatchPhase if phase is not WatchPhase.START_UP)
         if not longest_s < self.silence_s:
             raise ConfigError(
