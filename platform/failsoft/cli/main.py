@@ -7,6 +7,8 @@ from rich.text import Text
 
 from failsoft.cli import checkpoints as _checkpoints  # noqa: F401 -- the same
 from failsoft.cli import commands as _commands  # noqa: F401 -- importing it hangs its commands on the app
+from failsoft.cli import doctor as _doctor  # noqa: F401 -- the same
+from failsoft.cli import events as _events  # noqa: F401 -- the same
 from failsoft.cli import gate as _gate  # noqa: F401 -- the same
 from failsoft.cli import letters as _letters  # noqa: F401 -- the same
 from failsoft.cli import plan as _plan  # noqa: F401 -- the same

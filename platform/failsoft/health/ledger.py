@@ -1,7 +1,8 @@
 """The event ledger: what happened, when, why, to whom. One schema for training, serving and releases.
 
 JSON lines, appended with one ``write`` each, so that many processes may share a file and a process killed in mid-write
-tears at most the last line. Readers count torn lines instead of failing on them. Fields of an event (schema 1):
+tears at most the last line. Readers count torn lines instead of failing on them. A full file is put away under a number
+(:mod:`failsoft.health.ledger_files`) and still read. Fields of an event (schema 1):
 ``v`` schema, ``at_s`` wall time, ``side`` training | serving | release, ``kind`` a snake_case noun phrase,
 ``subject`` the run, release or gateway it is about, ``why`` a sentence, ``data`` small JSON details.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 
 from failsoft.health.clock import Clock
 from failsoft.health.json_object import is_count, is_finite, json_object
+from failsoft.health.ledger_files import FULL_BYTES, all_lines, put_away
 
 _log = logging.getLogger(__name__)
 
@@ -87,6 +89,7 @@ class Ledger:
         self._clock = clock
         self._side = side
         self._subject = subject
+        self._stays = False
         self.unrecorded = 0
         """Events that the disk refused."""
 
@@ -108,8 +111,18 @@ class Ledger:
         handle = os.open(self.path, os.O_APPEND | os.O_CREAT | os.O_RDWR, 0o600)
         try:
             os.write(handle, self._mend(handle) + event.to_line())
+            is_full = os.fstat(handle).st_size >= FULL_BYTES
         finally:
             os.close(handle)
+        if is_full and not self._stays:
+            self._put_away()
+
+    def _put_away(self) -> None:
+        try:
+            put_away(self.path)
+        except OSError as error:  # it is whole, only larger than usual
+            self._stays = True
+            _log.warning("%s is full and can't be put away (%s); it goes on growing", self.path, error)
 
     @staticmethod
     def _mend(handle: int) -> bytes:
@@ -123,11 +136,11 @@ def _to_json(record: Mapping[str, Any]) -> str:
 
 
 def read_ledger(path: Path) -> LedgerReading:
-    """All whole events of a ledger in order of writing; an absent file is an empty ledger."""
+    """All whole events of a ledger in order of writing, its full files included; an absent file is an empty ledger."""
     events: list[Event] = []
     torn = 0
-    for line in _lines(path):
-        event = _parse(line)
+    for line in all_lines(path):
+        event = parse_event(line)
         if event is None:
             torn += 1
         else:
@@ -135,13 +148,8 @@ def read_ledger(path: Path) -> LedgerReading:
     return LedgerReading(events=tuple(events), torn_lines=torn)
 
 
-def _lines(path: Path) -> Iterator[bytes]:
-    if path.exists():
-        with path.open("rb") as lines:
-            yield from (line for line in lines if line.strip())
-
-
-def _parse(line: bytes) -> Event | None:
+def parse_event(line: bytes) -> Event | None:
+    """The event of one line; None where it is torn or says nothing that this schema knows."""
     record = json_object(line)
     if record is None or not is_finite(record.get("at_s")):
         return None

@@ -1,0 +1,119 @@
+"""``failsoft events``: the ledger of both sides, looked through and followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from failsoft.artifacts.home import Home
+from failsoft.cli.app import HomeOption, app, console
+from failsoft.durations import parse_duration_s
+from failsoft.errors import ConfigError
+from failsoft.health.clock import SystemClock
+from failsoft.health.ledger import Event, Side, parse_event
+from failsoft.health.ledger_files import Tail
+
+_LOOK_EVERY_S = 0.25
+_LAST = 50
+_COLOURS = {Side.TRAINING: "cyan", Side.SERVING: "magenta", Side.RELEASE: "green"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Which events somebody asks for. What is None is not asked about."""
+
+    since_s: float | None = None
+    side: Side | None = None
+    kind: str | None = None
+    subject: str | None = None
+    text: str | None = None
+
+    def fits(self, event: Event) -> bool:
+        """Whether the event is one of them; words are looked for in its line, whatever their case."""
+        return (
+            (self.since_s is None or event.at_s >= self.since_s)
+            and (self.side is None or event.side is self.side)
+            and (self.kind is None or event.kind == self.kind)
+            and (self.subject is None or event.subject == self.subject)
+            and (self.text is None or self.text.casefold() in event.to_line().decode().casefold())
+        )
+
+
+@app.command()
+def events(
+    since: Annotated[
+        str | None, typer.Option("--since", help="How long ago, like 2h, or a moment, like 2026-11-30T02:15.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
+    side: Annotated[Side | None, typer.Option("--side", help="Of one side only.")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", help="Of one kind only, like trip.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="About one run, release or gateway only.")] = None,
+    text: Annotated[str | None, typer.Option("--text", help="With these words anywhere in it.")] = None,
+    last: Annotated[
+        int | None, typer.Option("--last", min=0, help=f"At most so many. [dim]{_LAST}; all with --since[/dim]")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, as in the ledger.")] = False,
+    home: HomeOption = None,
+) -> None:
+    """Look through the ledger: what happened, when, to whom and why, on both sides."""
+    place, clock = Home.find(home), SystemClock()
+    wanted = Wanted(
+        since_s=None if since is None else moment_s(since, now_s=clock.wall_s()),
+        side=side,
+        kind=kind,
+        subject=subject,
+        text=text,
+    )
+    tail = Tail(place.ledger)
+    try:
+        there = list(_new(tail))
+        found = [event for event in there if wanted.fits(event)]
+        at_most = last if last is not None else (len(found) if since else _LAST)
+        _say(found[len(found) - min(at_most, len(found)) :], json_=json_)
+        if not (found or follow or json_):
+            console.print(escape(f"no such event of {len(there)} in {place.ledger}"))
+        while follow:
+            _say((event for event in _new(tail) if wanted.fits(event)), json_=json_)
+            clock.sleep_s(_LOOK_EVERY_S)
+    except KeyboardInterrupt:
+        return
+    finally:
+        tail.close()
+
+
+def moment_s(text: str, *, now_s: float) -> float:
+    """Seconds since the Unix epoch of ``2h`` (ago) or of an ISO moment; one without a zone is in this machine's.
+
+    Raises:
+        ConfigError: neither of them.
+    """
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        pass
+    try:
+        return now_s - parse_duration_s(text)
+    except ConfigError as error:
+        raise ConfigError(
+            f"--since is {text!r}; write how long ago, like 90s or 2h, or a moment, like 2026-11-30T02:15"
+        ) from error
+
+
+def _new(tail: Tail) -> Iterable[Event]:
+    return (event for event in map(parse_event, tail.new_lines()) if event is not None)
+
+
+def _say(found: Iterable[Event], *, json_: bool) -> None:
+    for event in found:
+        if json_:
+            typer.echo(event.to_line().decode(), nl=False)
+        else:
+            at = datetime.fromtimestamp(event.at_s, UTC).astimezone()
+            head = f"{at:%Y-%m-%d %H:%M:%S} [{_COLOURS[event.side]}]{event.side:<8}[/]"
+            words = f"[bold]{escape(event.kind)}[/bold] {escape(event.subject)}: {escape(event.why)}"
+            console.print(f"{head} {words}", highlight=False, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""What may be wrong with this machine, its settings and what it serves, each with its mend."""

@@ -1,0 +1,98 @@
+"""What ``failsoft events`` and ``failsoft doctor`` print."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from failsoft.cli import doctor as _doctor  # noqa: F401 -- hangs its command on the app
+from failsoft.cli.app import app
+from failsoft.cli.events import moment_s
+from failsoft.errors import ConfigError
+from failsoft.health.clock import ManualClock, SystemClock
+from failsoft.health.ledger import Ledger, Side
+
+
+def fill(home: Path) -> None:
+    clock = ManualClock(wall_s=SystemClock().wall_s() - 3600.0)
+    serving = Ledger(home / "ledger.jsonl", clock, side=Side.SERVING, subject="gateway-1")
+    training = Ledger(home / "ledger.jsonl", clock, side=Side.TRAINING, subject="first")
+    serving.record("trip", "12 bad of [40]")
+    training.record("rollback", "five refusals in a row")
+    clock.advance(3590.0)
+    serving.record("stage", "CANARY → RAMP_20")
+
+
+def failsoft(home: Path, *arguments: str) -> str:
+    done = CliRunner().invoke(app, [*arguments, "--home", str(home)])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.mark.parametrize(
+    ("asked", "kinds"),
+    [
+        ((), ["trip", "rollback", "stage"]),
+        (("--since", "1m"), ["stage"]),
+        (("--since", "2020-01-01"), ["trip", "rollback", "stage"]),
+        (("--side", "serving"), ["trip", "stage"]),
+        (("--kind", "rollback"), ["rollback"]),
+        (("--subject", "first"), ["rollback"]),
+        (("--text", "ramp_20"), ["stage"]),
+        (("--last", "2"), ["rollback", "stage"]),
+        (("--last", "0"), []),
+    ],
+)
+def test_only_the_events_that_were_asked_for_are_printed(
+    tmp_path: Path, asked: tuple[str, ...], kinds: list[str]
+) -> None:
+    fill(tmp_path)
+    lines = failsoft(tmp_path, "events", "--json", *asked).splitlines()
+    assert [json.loads(line)["kind"] for line in lines] == kinds
+    words = failsoft(tmp_path, "events", *asked)
+    assert [kind for kind in ("trip", "rollback", "stage") if f"{kind} " in words] == kinds
+
+
+def test_brackets_in_a_reason_are_printed_as_they_are(tmp_path: Path) -> None:
+    fill(tmp_path)
+    assert "12 bad of [40]" in failsoft(tmp_path, "events")
+
+
+def test_nothing_found_is_said(tmp_path: Path) -> None:
+    assert "no such event of 0" in failsoft(tmp_path, "events", "--kind", "trip")
+
+
+def test_a_moment_that_is_none_is_refused_in_words() -> None:
+    assert moment_s("90s", now_s=100.0) == 10.0
+    assert moment_s("1970-01-01T00:01:00+00:00", now_s=0.0) == 60.0
+    with pytest.raises(ConfigError, match="yesterday"):
+        moment_s("yesterday", now_s=0.0)
+
+
+def test_who_follows_gets_what_comes_and_leaves_with_ctrl_c(tmp_path: Path) -> None:
+    fill(tmp_path)
+    command = [sys.executable, "-m", "failsoft.cli.main", "events", "--follow", "--json", "--home", str(tmp_path)]
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        first = [json.loads(process.stdout.readline())["kind"] for _ in range(3)]
+        clock = SystemClock()
+        Ledger(tmp_path / "ledger.jsonl", clock, side=Side.RELEASE, subject="r").record("published", "new")
+        assert json.loads(process.stdout.readline())["kind"] == "published"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30.0) == 0
+    assert first == ["trip", "rollback", "stage"]
+
+
+def test_the_doctor_prints_each_finding_and_its_json_has_the_same(tmp_path: Path) -> None:
+    said = CliRunner().invoke(app, ["doctor", "--json", "--home", str(tmp_path)])
+    findings = json.loads(said.output)
+    assert {"python", "home", "operator token", "gateway", "ray"} <= {finding["about"] for finding in findings}
+    assert said.exit_code == int(any(finding["mark"] == "bad" for finding in findings))
