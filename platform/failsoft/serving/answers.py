@@ -10,6 +10,7 @@ from failsoft.serving.seam import RungAnswer
 from failsoft.serving.visit import Visit
 from failsoft.serving.web.forms import AnswerForm
 from failsoft.serving.web.messages import Answer, Entity, Source
+from failsoft.serving.web.problems import whole
 
 
 def from_model(
@@ -94,5 +95,7 @@ def _in_original(entity: Entity, visit: Visit) -> Entity:
     if not isinstance(visit.text, str):
         return entity
     start, end = visit.cleaned.to_original(entity.start, entity.end)
-    own = visit.text[start:end].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return entity.model_copy(update={"start": start, "end": end, "text": own})
+    own = visit.text[start:end]
+    if not own.isascii():
+        own = whole(own)
+    return Entity(start=start, end=end, slot=entity.slot, text=own, confidence=entity.confidence)

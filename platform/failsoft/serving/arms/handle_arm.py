@@ -61,6 +61,8 @@ class HandleArm:
         clock: Clock | None = None,
     ) -> None:
         self._handle = handle
+        self._predict: Any = None
+        """The handle of the method: Serve makes a new one each time that it is asked for by name."""
         self._quality = quality
         self._clock = clock or SystemClock()
         self._logged_s = -math.inf
@@ -137,7 +139,9 @@ class HandleArm:
         return max(due.until_s for due in dues) - self._clock.monotonic_s()
 
     async def _call(self, texts: Sequence[Any], within_s: float) -> ModelReply:
-        response = self._handle.predict.remote(texts, within_s)
+        if self._predict is None:
+            self._predict = self._handle.predict
+        response = self._predict.remote(texts, within_s)
         try:
             reply: ModelReply = await response
         except asyncio.CancelledError:

@@ -9,17 +9,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from failsoft.serving.web.problems import problem_answer
 
+_LISTEN_AFTER_S = 0.02
+"""Most answers are out by then: a task that listens to each of their callers would cost more than it ever saves."""
+
 
 class BodyLimit:
     """ASGI middleware: 413 for a body above ``max_bytes``, by its announced length or as it arrives.
 
-    Once the body is there nothing more can come but the news that the caller has left: it is listened for, and cancels
-    the work, down to the call of the model.
+    Once the body is there nothing more can come but the news that the caller has left: where the answer takes longer
+    than ``listen_after_s``, it is listened for, and cancels the work, down to the call of the model.
     """
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int, *, listen_after_s: float = _LISTEN_AFTER_S) -> None:
         self._app = app
         self._max_bytes = max_bytes
+        self._listen_after_s = listen_after_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand the request on if its body is small enough."""
@@ -35,14 +39,18 @@ class BodyLimit:
         await self._while_the_caller_stays(body, scope, receive, send)
 
     async def _while_the_caller_stays(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        patience = asyncio.timeout(None)
+        patience, listening = asyncio.timeout(None), set[asyncio.Task[None]]()
         try:
             async with patience:
-                listening = asyncio.create_task(_until_left(receive, patience), name="whether the caller has left")
+                timer = asyncio.get_running_loop().call_later(
+                    self._listen_after_s, _listen, listening, receive, patience
+                )
                 try:
                     await self._app(scope, _replay(body), send)
                 finally:
-                    listening.cancel()
+                    timer.cancel()
+                    for task in listening:
+                        task.cancel()
         except TimeoutError:
             if not patience.expired():
                 raise
@@ -61,6 +69,10 @@ class BodyLimit:
                 return None
             if not message.get("more_body", False):
                 return b"".join(pieces)
+
+
+def _listen(listening: set[asyncio.Task[None]], receive: Receive, patience: asyncio.Timeout) -> None:
+    listening.add(asyncio.create_task(_until_left(receive, patience), name="whether the caller has left"))
 
 
 async def _until_left(receive: Receive, patience: asyncio.Timeout) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, Protocol
 
 from fastapi import Body, Depends, FastAPI, Header, Path, Query, Request, Security
@@ -30,6 +31,7 @@ from failsoft.serving.web.problems import problem_answer
 from failsoft.serving.web.quick_door import QuickDoor
 from failsoft.serving.web.steering_routes import ANSWERS, Steers, add_steering
 from failsoft.serving.web.turnstile import Turnstile
+from failsoft.serving.web.way_in import Layer, NettedApp
 from failsoft.serving.web.wire import Wire
 
 _log = logging.getLogger(__name__)
@@ -106,8 +108,7 @@ def build_routes(
     max_requests: int = 256,
 ) -> FastAPI:
     """The HTTP app of one gateway replica; ``wire`` is what its callers send and get."""
-    app = FastAPI(title="failsoft gateway", version="1", description=__doc__)
-    app.add_middleware(
+    quick_door = partial(
         QuickDoor,
         path=_PREDICT,
         form=wire.request,
@@ -115,8 +116,10 @@ def build_routes(
         refuse=_as_problem,
         long_way=frozenset(name.lower().encode() for name in (_TIMEOUT_HEADER, _CALLER_HEADER, _KEY_HEADER)),
     )
-    app.add_middleware(Turnstile, max_inside=max_requests, paths=[_PREDICT])
-    app.add_middleware(BodyLimit, max_bytes=max_body_bytes)  # outside: a body that trickles in takes nobody's place
+    turnstile = partial(Turnstile, max_inside=max_requests, paths=[_PREDICT])
+    body_limit = partial(BodyLimit, max_bytes=max_body_bytes)  # outside: a body that trickles in takes nobody's place
+    layers: list[Layer] = [quick_door, turnstile, body_limit]
+    app = NettedApp(layers=layers, title="failsoft gateway", version="1", description=__doc__)
     _add_answers(app, front, wire)
     operator = _add_operator(app, front, guard)
     if steers is not None:
