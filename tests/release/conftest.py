@@ -97,14 +97,15 @@ def trained() -> Trained:
     return Trained(corpus=corpus, codec=codec, labels=labels, model=model.eval())
 
 
-def fill_release(folder: Path, trained: Trained) -> None:
-    """Every part that the gates read, recorded by the path that training takes."""
+def fill_release(folder: Path, trained: Trained, *, temperature_factor: float = 1.0) -> None:
+    """Every part that the gates read, recorded by the path that training takes; with a temperature that is off."""
     GbdtIntent.train(trained.corpus.train, GbdtConfig(buckets=256, rounds=5)).save(folder / Role.GBDT)
     (folder / Role.RULES).write_text(rules_from_corpus(trained.corpus), "utf-8")
     texts = [utterance.text for utterance in trained.corpus.validation]
     intents = tuple(utterance.intent for utterance in trained.corpus.validation)
     logits = ask_as_training(trained.model, trained.codec, trained.labels, texts).intent_BC
-    temperature = fit_temperature(logits, np.array([trained.labels.intent_index(intent) for intent in intents]))
+    fitted = fit_temperature(logits, np.array([trained.labels.intent_index(intent) for intent in intents]))
+    temperature = temperature_factor * fitted
     scores = IntentNerPredictor(trained.model, trained.codec, trained.labels).predict(texts)
     save_weights(trained.model, folder / Role.WEIGHTS)
     trained.model.config.save(folder / Role.NETWORK)

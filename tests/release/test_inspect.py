@@ -39,7 +39,7 @@ def change_weights(release: Bundle, change: Callable[[dict[str, Tensor]], object
 def test_a_healthy_candidate_passes_every_gate(release: Bundle) -> None:
     report = gate_bundle(release)
     assert report.passed, report.in_words()
-    assert len(report.results) == 26
+    assert len(report.results) == 27
 
 
 def test_a_temperature_half_as_large_again_fails_by_entropy_and_by_each_answer(release: Bundle) -> None:
@@ -48,6 +48,16 @@ def test_a_temperature_half_as_large_again_fails_by_entropy_and_by_each_answer(r
     names = failed(gate_bundle(release))
     assert {"entropy mean as recorded in training", "answers as recorded in training", "golden inputs"} <= names
     assert "logit std as recorded in training" not in names
+
+
+def test_a_temperature_half_as_large_again_fails_also_where_every_record_agrees_with_it(
+    release: Bundle, tmp_path: Path, trained: Trained
+) -> None:
+    off = Bundle(name="off", path=tmp_path / "off", digest="", meta={})
+    off.path.mkdir()
+    fill_release(off.path, trained, temperature_factor=1.5)
+    assert failed(gate_bundle(off)) == {"calibration as fitted again", "calibration error"}
+    assert "entropy mean not flatter than in release candidate" in failed(gate_bundle(off, Given(previous=release)))
 
 
 def test_logits_that_are_scaled_behind_a_fitting_temperature_fail_by_their_std(release: Bundle) -> None:

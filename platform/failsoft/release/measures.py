@@ -18,7 +18,7 @@ from failsoft.models.scores import ScoreBatch
 from failsoft.models.tokens import TextCodec
 from failsoft.release import gates, record_gates, replica_gates
 from failsoft.release.baseline import LOW_CONFIDENCE, measure
-from failsoft.release.calibrate import calibration_error
+from failsoft.release.calibrate import calibration_error, fit_temperature
 from failsoft.release.candidate import ids_as_training
 from failsoft.release.edges import EDGE_CASES
 from failsoft.release.evidence import Evidence, read_evidence, slots_of, spread_out
@@ -26,7 +26,7 @@ from failsoft.release.given import Given
 from failsoft.release.replica import Probe
 from failsoft.release.report import GateResult
 from failsoft.release.spread import Answers, log_probabilities, share_of
-from failsoft.release.worth_gates import judge_accuracy, judge_calibration
+from failsoft.release.worth_gates import judge_accuracy, judge_calibration, judge_temperature
 
 _ONLINE = 200
 """Texts that the replica answers, besides the edge cases; more when a project's ``min_samples`` asks for more."""
@@ -44,9 +44,11 @@ def worth_results(bundle: Bundle, evidence: Evidence, now: Answers, labels: Labe
     right_B = now.logits_BC.argmax(axis=1) == labels_B
     lead = share_of(right_B.astype(int) - theirs_B.astype(int), policy.bootstrap)
     error = calibration_error(now.logits_BC, labels_B, temperature)
+    fitted = fit_temperature(evidence.logits_BC, labels_B)
     return [
         gates.judge_weak(share_of(weak_B, policy.bootstrap), policy),
         judge_calibration(error, len(evidence), policy),
+        judge_temperature(temperature, fitted, len(evidence), policy),
         gates.judge_against_fallback(lead, policy),
     ]
 

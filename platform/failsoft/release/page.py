@@ -35,7 +35,7 @@ $rows
 <em>Readable</em>: of the words as they run, the share with a number of its own or spelt in characters that training
 knew; every use counts, so emoji or a foreign script fail. <em>Recurring word types</em>: of the uses of words that come
 back in 0.3 % of the texts or more, the share that training held, before any fallback. <em>Unknown words</em>: how much
-larger their share is in traffic than in the release's own held-out texts. Each is decided by its interval's worse end.</p>
+larger their share is in traffic than in own held-out texts. Each is decided by the worse end of its interval.</p>
 <h2>What it was judged by</h2>
 <table><tbody>
 $limits

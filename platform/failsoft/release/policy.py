@@ -22,6 +22,7 @@ _SHARES = (
     "accuracy_margin",
     "accuracy_alpha",
     "max_calibration_error",
+    "max_temperature_off",
     "min_same_ids_fraction",
     "min_same_answers_fraction",
 )
@@ -83,6 +84,8 @@ class GatePolicy:
     """Chance that this comparison passes a release which is worse by more than the margin."""
     max_calibration_error: float = 0.05
     """Expected calibration error (15 bins) as served: mean gap between confidence and accuracy."""
+    max_temperature_off: float = 0.05
+    """How far the temperature may be from the one that is fitted again on the release's own evidence."""
     min_same_ids_fraction: float = 0.995
     """Texts that reach the network in serving with the very numbers that training gave them."""
     min_same_answers_fraction: float = 0.995

@@ -25,6 +25,22 @@ def judge_calibration(error: float, texts: int, policy: GatePolicy) -> GateResul
     )
 
 
+def judge_temperature(recorded: float, fitted: float, texts: int, policy: GatePolicy) -> GateResult:
+    """Is the temperature the one that the release's own evidence asks for? ``fitted``: on that evidence, just now.
+
+    A temperature that is off in calibration, evidence, baseline and golden inputs alike shows in none of them.
+    """
+    limit, off = policy.max_temperature_off, fitted / recorded - 1.0
+    return GateResult(
+        name="calibration as fitted again",
+        passed=texts >= policy.min_samples and -limit <= off <= limit,
+        value=off,
+        limit=limit,
+        why=f"the temperature is {recorded:.4g}, the recorded logits of {texts} texts ask for {fitted:.4g}; at most "
+        f"{limit:.0%} apart allowed",
+    )
+
+
 def judge_accuracy(
     right_B: NDArray[np.bool_], served_right_B: NDArray[np.bool_], policy: GatePolicy, *, against: str
 ) -> GateResult:
