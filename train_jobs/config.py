@@ -64,9 +64,11 @@ class JobConfig:
     gpu: bool = False
     """Give each worker a GPU: mixed precision where it has one, NCCL between workers."""
     seed: int = 7
+    """Of the weights, of dropout and of the order of samples."""
     faults: FaultPlan = field(default_factory=FaultPlan)
     """Planned faults; empty in production."""
     snapshot_every_steps: int = 100
+    """Applied updates between two snapshots in memory: what a killed worker repeats at most."""
     snapshot_place: SnapshotPlace = SnapshotPlace.EACH_RANK
     """Which worker's RAM holds a snapshot: each one's all of it, rank 0's, or equal shares."""
     snapshots_outlive: bool = True
@@ -74,11 +76,13 @@ class JobConfig:
     poisoned: Poisoned = Poisoned.SKIP
     """What becomes of the batches that a rollback undid: passed over with dead letters, or met again."""
     checkpoint_every_steps: int = 2000
+    """Applied updates between two checkpoints on disk."""
     node_mtbf_s: float | None = None
     """Mean time between failures of one node: checkpoints come when it wastes least, instead of by steps."""
     checkpoint_every_s: float | None = None
     """Also a checkpoint when so much time has passed."""
     checkpoint_at_epoch_end: bool = False
+    """Also one when an epoch is over."""
     keep_last: int = 3
     """Newest checkpoints that stay."""
     keep_best: int = 1
@@ -114,6 +118,7 @@ class JobConfig:
     validate_every_steps: int | None = None
     """Look at the validation split after so many applied steps; None: not by steps."""
     validate_at_epoch_end: bool = False
+    """Also look when an epoch is over."""
     pace: PacePolicy | None = field(default_factory=PacePolicy)
     """How slow workers are found and named; None: nobody looks."""
     pace_remedy: RemedyPolicy | None = None

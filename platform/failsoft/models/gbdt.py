@@ -40,7 +40,9 @@ class GbdtConfig:
     max_trees: int = 3000
     """Fewer rounds are made when there are so many intents that the trees would be more than this."""
     leaves: int = 15
+    """Of a tree, at most."""
     learning_rate: float = 0.3
+    """Shrinkage of each tree."""
     min_known_fraction: float = 0.2
     """Below this share of known words there is no answer."""
     max_chars: int = 2000

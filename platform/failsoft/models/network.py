@@ -35,11 +35,17 @@ class NetworkConfig:
     """All that is needed to build the network again around its weights."""
 
     vocab_size: int
+    """Rows of the table of words."""
     char_vocab_size: int
+    """Rows of the table of characters."""
     num_intents: int
+    """Classes of a text."""
     num_tags: int
+    """Classes of a word, in BIO."""
     max_words: int
+    """Words of a text that are read."""
     shape: Shape
+    """Width, depth, heads and dropout."""
 
     def __post_init__(self) -> None:
         """Refuse empty tables."""

@@ -99,6 +99,7 @@ class GatePolicy:
     max_size_mb: float = 2048.0
     """Budget of all files of the release, in 10^6 bytes."""
     bootstrap: Bootstrap = field(default_factory=Bootstrap)
+    """How intervals are drawn."""
 
     def __post_init__(self) -> None:
         """Refuse limits that nothing or everything passes."""

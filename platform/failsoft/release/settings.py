@@ -42,7 +42,9 @@ class GateSettings:
     """What a project asks of its releases."""
 
     policy: GatePolicy = field(default_factory=GatePolicy)
+    """The limits."""
     waivers: tuple[Waiver, ...] = ()
+    """Gates that are let go, each with its reason."""
 
 
 def read_settings(path: Path | None) -> GateSettings:

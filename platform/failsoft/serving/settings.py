@@ -28,14 +28,17 @@ class ServeSettings(BaseModel):
     slots: Literal[1, 2] = 2
     """1 for a model too large to be loaded twice: the older release is kept in host memory and swapped back in."""
     gateways: int = Field(default=2, ge=1, le=64)
+    """Gateway replicas."""
     replicas: int = Field(default=1, ge=1, le=64)
     """Replicas of each colour."""
     deadline_ms: float | None = Field(default=None, gt=0)
     """None: 250 ms; 600 ms in the drill profile, where clients, models and gateways all share two cores."""
     max_model_queue: int = Field(default=16, ge=1)
+    """Calls of one gateway waiting for one model; beyond it they are shed."""
     max_model_ongoing: int = Field(default=8, ge=1)
     """Calls that one model replica takes at once."""
     allow_planned_faults: bool = False
+    """Drills only: callers may break what serves."""
 
     def gateway(self) -> GatewayConfig:
         """The gateways' own settings."""

@@ -82,11 +82,13 @@ class BreakerPolicy:
     """When to go back, how, and when to stop."""
 
     streak: HealthPolicy = field(default_factory=streak_policy)
+    """Of batches: five refused in a row, or a fifth of the last 200, and it goes back."""
     drop_rate: HealthPolicy = field(default_factory=lambda: rate_policy(window_size=100_000, min_samples=10_000))
     """Of batches."""
     skip_rate: HealthPolicy = field(default_factory=lambda: rate_policy(window_size=10_000_000, min_samples=100_000))
     """Of samples."""
     escalation: EscalationPolicy = field(default_factory=EscalationPolicy)
+    """What is done when trouble comes back."""
 
     def __post_init__(self) -> None:
         """Refuse a breaker that never goes back."""

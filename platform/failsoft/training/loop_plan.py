@@ -54,6 +54,7 @@ class LoopPlan:
     total_batches: int
     """Global batches of the whole run, refused ones included."""
     seed: int
+    """Kept in letters, and what generators are set apart by after a rollback."""
     snapshot_every_steps: int = 100
     """Applied steps between RAM snapshots: what a rollback undoes at most."""
     checkpoint_every_steps: int = 2000

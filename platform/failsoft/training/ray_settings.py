@@ -24,6 +24,7 @@ class RaySettings:
     folder: Path
     """The run's folder; on storage that all nodes share when there are several."""
     ledger: Path
+    """Where events are written."""
     workers: int = 1
     """Of one attempt; the supervisor chooses the number anew before each."""
     threads_per_worker: int = 1

@@ -17,11 +17,13 @@ class ValidationPlan:
     every_steps: int | None = None
     """Applied steps between two looks; None: not by steps."""
     at_epoch_end: bool = False
+    """Also look when an epoch is over."""
     batch: int = 256
     """Samples at a time on each rank."""
     halvings: int = 2
     """How often a look may halve that before it is given up."""
     rest: QuarantinePolicy = field(default_factory=three_in_a_row)
+    """When looks that fail are left out for a while."""
     after_death: BackoffPolicy = field(default_factory=lambda: BackoffPolicy(first_s=600.0, factor=3.0, cap_s=86_400.0))
     """Rest after a look that took its worker down, by how often in a row that happened."""
 

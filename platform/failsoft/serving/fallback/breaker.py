@@ -43,6 +43,7 @@ class BreakerPolicy:
     try_within_s: float = 2.0
     """A try that has not reported after so long is over, and counts as failed."""
     rest: BackoffPolicy = field(default_factory=lambda: BackoffPolicy(first_s=1.0, factor=2.0, cap_s=30.0))
+    """How long a rung that failed rests; longer each time."""
 
     def __post_init__(self) -> None:
         """Refuse a breaker that rests without a failure, or that a lost try stops for ever."""

@@ -43,6 +43,7 @@ class LadderPolicy:
     """An answer that takes longer is a failure, though it is given: a tree model's p99 beside two busy neighbours is
     0.014 s, so a healthy one is not so slow several times in a row."""
     breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
+    """When a rung rests."""
 
     def __post_init__(self) -> None:
         """Refuse a limit that every answer is above, or none."""

@@ -24,6 +24,7 @@ class TextPolicy:
     """What is cleaned away, and what is too much."""
 
     form: NormalForm = "NFKC"
+    """Unicode normal form that texts are brought to."""
     max_expansion: int = 6
     """A character that NFKC would blow up to more is kept as it is: U+FDFA becomes 18, the longest unit signs 6."""
     max_marks: int = 4

@@ -49,6 +49,7 @@ class LoaderPolicy:
     max_deaths_in_a_row: int = 20
     """Deaths without a batch between them, before the run stops."""
     pin_memory: bool = False
+    """Hand batches over in pinned memory, from which copies to a GPU need not wait."""
 
     def __post_init__(self) -> None:
         """Refuse what can't load."""

@@ -42,6 +42,7 @@ class QuarantinePolicy:
     """When a source rests, and for how long."""
 
     health: HealthPolicy = field(default_factory=source_health)
+    """When a source is ill: the policy of its window of reads."""
     rest: BackoffPolicy = field(default_factory=lambda: BackoffPolicy(first_s=5.0, factor=2.0, cap_s=300.0))
     """Grows with each probe that fails; anew after one that succeeds."""
 

@@ -26,6 +26,7 @@ class FillPolicy:
     """How much synthetic fill a run bears."""
 
     share: HealthPolicy = field(default_factory=share_policy)
+    """Of the samples, so much may be synthetic before it alarms: the policy of its window."""
 
     def __post_init__(self) -> None:
         """Refuse a bound without an alarm before it."""

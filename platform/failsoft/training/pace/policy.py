@@ -39,6 +39,7 @@ class PacePolicy:
     end_factor: float = 1.1
     """Below this a slow rank keeps up again; in between nothing changes."""
     end_windows: int = 3
+    """So many windows in a row at the usual speed end it."""
     min_excess_s: float = 0.002
     """Less than this a step is not worth a word: bookkeeping of rank 0 costs as much."""
 

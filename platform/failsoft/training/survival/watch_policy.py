@@ -30,11 +30,15 @@ class WatchPolicy:
     """A limit for each phase. A phase is timed anew whenever it begins, a step whenever a batch begins."""
 
     start_up_s: float = 1800.0
+    """Reading data, building the model, restoring."""
     first_step_s: float = 900.0
+    """Meets its peers for the first time, and compiles."""
     step_s: float = 240.0
     """Below the 300 s of a collective, so that the stacks of all ranks are on disk before the peers give up."""
     checkpoint_s: float = 1800.0
+    """Publishing, or going back to what was published."""
     validation_s: float = 3600.0
+    """A look at the validation split."""
     tick_s: float = 0.5
     """How often the watchdog looks."""
     interpreter_s: float = 300.0
