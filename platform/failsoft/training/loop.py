@@ -146,6 +146,7 @@ class TrainLoop(LoopParts):
         why = self.told()
         if why is not None:
             self._count_samples()
+            self._saving.keep_in_memory()
             with self.watch.during(WatchPhase.CHECKPOINT):
                 error = save_and_leave(why, self.state, self.checkpoints, self._saving.metrics(), self._chronicle)
             if self.checkpoints.position == self.state.position:

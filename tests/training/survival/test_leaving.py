@@ -13,6 +13,8 @@ from failsoft.health.ledger import Event, read_ledger
 from failsoft.training.loop import TrainLoop
 from failsoft.training.survival.watch_policy import WatchPhase
 from failsoft.training.survival.watchdog import NoWatch
+from tests.training.killed_runs import began, left_in, run_of, undisturbed
+from tests.training.test_loop import Death
 from tests.training.toys import same, toy_loop, weights_of
 
 
@@ -53,6 +55,32 @@ def test_a_run_that_is_told_again_and_again_before_its_first_batch_loses_nothing
     loop = toy_loop(tmp_path)
     loop.run()
     assert loop.state.position == 24
+
+
+def kill_before_it_is_saved(loop: TrainLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one who told it to leave does not wait for its disk."""
+
+    def killed(*_: object) -> bool:
+        raise Death
+
+    with monkeypatch.context() as for_once:
+        for_once.setattr(loop.checkpoints, "publish", killed)
+        with pytest.raises(Death):
+            loop.run()
+
+
+@pytest.mark.parametrize("position", [1, 6, 9, 10, 11, 13, 23])
+def test_workers_that_are_killed_while_they_save_left_the_very_step_in_memory_of_the_host(
+    tmp_path: Path, position: int, host_memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nan = FaultPlan(faults=burst(FaultKind.NAN_BATCH, first=9, count=2))
+    whole = undisturbed(tmp_path / "whole", faults=nan)
+    kill_before_it_is_saved(leave_at(run_of(tmp_path / "left", faults=nan), position), monkeypatch)
+    again = undisturbed(tmp_path / "left", faults=nan)
+    assert began(tmp_path / "left") == [(0, 0), (position, 0)]
+    assert same(weights_of(again.state.model), weights_of(whole.state.model))
+    assert again.breaker.state_dict() == whole.breaker.state_dict()
+    assert left_in(host_memory) == set()
 
 
 class Diary(NoWatch):
