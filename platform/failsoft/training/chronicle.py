@@ -218,12 +218,14 @@ class Chronicle:
         stall_s = round(self._desk.clock.monotonic_s() - began_s, 6)
         self.tell("checkpoint_handed_over", "the training goes on", stall_s=stall_s)
 
-    def snapshot(self, snapshots: RamSnapshots, *, ill: str | None) -> None:
+    def snapshot(self, snapshots: RamSnapshots, *, ill: str | None, took_s: float | None = None) -> None:
         """A snapshot was taken, or not, because the tensor of this name is ill; said when it takes other memory now."""
         if self._consumed is not None and ill is None:
             self._consumed.kept(self._state.position)
         if not self._leads:
             return
+        scale = None if self._state.scaler is None else self._state.scaler.state_dict().get("scale")
+        self._progress = replace(self._progress, loss_scale=scale, snapshot_s=took_s)
         if ill is not None:
             record = self._letters.record_of_state()
             self.tell("snapshot_withheld", f"{ill} is not finite", tensor=ill, reproduction=record)

@@ -43,6 +43,10 @@ class Progress:
     """Running mean over recent applied steps; None before the first."""
     refused: int = 0
     rollbacks: int = 0
+    loss_scale: float | None = None
+    """As of the newest snapshot; None: there is no scaler."""
+    snapshot_s: float | None = None
+    """What the newest snapshot cost; None before the first."""
     updated_at_s: float = 0.0
     """Wall time."""
 
@@ -122,4 +126,11 @@ def read_progress(run_folder: Path) -> Progress | None:
         return None
     counts = (progress.attempt, progress.position, progress.total, progress.step, progress.refused, progress.rollbacks)
     whole = all(map(is_count, counts)) and is_finite(progress.updated_at_s)
-    return replace(progress, loss=progress.loss if is_finite(progress.loss) else None) if whole else None
+    if not whole:
+        return None
+    known = _finite(progress.loss), _finite(progress.loss_scale), _finite(progress.snapshot_s)
+    return replace(progress, loss=known[0], loss_scale=known[1], snapshot_s=known[2])
+
+
+def _finite(value: float | None) -> float | None:
+    return value if is_finite(value) else None

@@ -1,0 +1,119 @@
+"""Numbers on their way to the exporter: noted at once and for next to nothing, handed on when somebody drains them.
+
+Whoever counts here knows nothing of Ray. Values of labels are given in the order in which the metric declares them, and
+are bounded when the book is drained, off every hot path.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+from failsoft.health.metric import OTHER, Label, Metric
+
+_Key = tuple[Metric, tuple[str, ...]]
+
+
+class Sink(Protocol):
+    """Where numbers go; may raise whatever it likes."""
+
+    def add(self, metric: Metric, amount: float, labels: Mapping[str, str]) -> None:
+        """A counter grew; 0: it is there from now on."""
+        ...
+
+    def put(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
+        """A gauge's value; NaN: not known."""
+        ...
+
+    def observe(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
+        """One value of a histogram."""
+        ...
+
+
+class _Bin(NamedTuple):
+    times: int
+    total: float
+
+
+class MetricBook:
+    """Holds what was noted since it was last drained, and the gauges as they are. One thread at a time.
+
+    Args:
+        most_observed: of one histogram's series so many values are handed on at a drain, spread as all of them were;
+            each one costs a call.
+    """
+
+    def __init__(self, *, most_observed: int = 1000) -> None:
+        self._most_observed = most_observed
+        self._counts: dict[_Key, float] = {}
+        self._gauges: dict[_Key, float] = {}
+        self._bins: dict[_Key, dict[int, _Bin]] = {}
+        self._known: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+
+    def count(self, metric: Metric, *labels: str, by: float = 1.0) -> None:
+        """A counter grows; ``by=0``: it is to be seen from now on, so that its first growth is a growth."""
+        key = metric, labels
+        self._counts[key] = self._counts.get(key, 0.0) + by
+
+    def put(self, metric: Metric, value: float | None, *labels: str) -> None:
+        """What a gauge says from now on; None: not known, which is not the same as the value before."""
+        self._gauges[metric, labels] = math.nan if value is None else float(value)
+
+    def put_one_of(self, metric: Metric, value: str, *labels: str) -> None:
+        """A gauge whose last label lists states: 1 for the state that holds, 0 for the others."""
+        for state in metric.labels[-1].values:
+            self._gauges[metric, (*labels, state)] = float(state == value)
+
+    def observe(self, metric: Metric, value: float, *labels: str) -> None:
+        """A histogram's next value; what is not finite is no value."""
+        if not math.isfinite(value):
+            return
+        bins, place = self._bins.setdefault((metric, labels), {}), bisect_left(metric.buckets, value)
+        times, total = bins.get(place, (0, 0.0))
+        bins[place] = _Bin(times + 1, total + value)
+
+    def drain(self, sink: Sink) -> Iterator[None]:
+        """Hand everything on, a call between two yields; gauges stay, since Ray forgets those not told again."""
+        counts, self._counts = self._counts, {}
+        bins, self._bins = self._bins, {}
+        totals: Counter[_Key] = Counter()
+        for (metric, values), amount in counts.items():
+            totals[metric, self._bounded(metric, values)] += amount  # type: ignore[assignment]  # a Counter of floats
+        for (metric, values), amount in totals.items():
+            sink.add(metric, float(amount), _named(metric, values))
+            yield
+        for (metric, values), value in tuple(self._gauges.items()):
+            sink.put(metric, value, _named(metric, self._bounded(metric, values)))
+            yield
+        for (metric, values), held in bins.items():
+            yield from self._observed(sink, metric, self._bounded(metric, values), held)
+
+    def _observed(
+        self, sink: Sink, metric: Metric, values: tuple[str, ...], held: Mapping[int, _Bin]
+    ) -> Iterator[None]:
+        """Each bin's mean so often as values fell into it, so that sum and counts are what they were."""
+        labels, thin = _named(metric, values), self._most_observed / sum(one.times for one in held.values())
+        for place, one in held.items():
+            end = metric.buckets[place] if place < len(metric.buckets) else math.inf
+            for _ in range(one.times if thin >= 1.0 else math.ceil(one.times * thin)):
+                sink.observe(metric, min(one.total / one.times, end), labels)  # a mean may round out of its bin
+                yield
+
+    def _bounded(self, metric: Metric, values: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(self._bound(metric, label, value) for label, value in zip(metric.labels, values, strict=True))
+
+    def _bound(self, metric: Metric, label: Label, value: str) -> str:
+        if label.values:
+            return value if value in label.values else OTHER
+        known = self._known[metric.name, label.name]
+        if value not in known and len(known) >= label.at_most:
+            return OTHER
+        known.add(value)
+        return value
+
+
+def _named(metric: Metric, values: tuple[str, ...]) -> dict[str, str]:
+    return {label.name: value for label, value in zip(metric.labels, values, strict=True)}

@@ -1,0 +1,169 @@
+"""A run's metrics, read from what it leaves behind: ledger, progress file, position. Its workers spend nothing on them.
+
+The driver looks every few seconds. Each event counts once, also across drivers: how many were counted lies in the run's
+folder, so that ``increase()`` over all drivers' series is what happened. What is to be added up from the whole story
+(goodput, degradations) is added up anew only after a hundred times the time that it took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from failsoft.health import training_metrics as table
+from failsoft.health.clock import Clock
+from failsoft.health.ledger import Event, Side, parse_event
+from failsoft.health.ledger_files import Tail
+from failsoft.health.metric import Metric
+from failsoft.health.metric_book import MetricBook
+from failsoft.training.accounting.degraded import degraded
+from failsoft.training.accounting.goodput import account
+from failsoft.training.accounting.run_events import begin, count_event, note_event
+from failsoft.training.degradation import DegradationKind
+from failsoft.training.memory.rungs import Rung
+from failsoft.training.progress import PositionMark, Progress, read_progress
+
+SEEN_NAME = "metrics_seen"
+"""The file in a run's folder that says how many of its events are counted."""
+_SUMS_EVERY_S = 15.0
+_SUMS_REST = 100.0
+_LARGE = ("reproduction", "stacks")
+"""Data of events that no sum needs; a run's story is kept in memory without it."""
+
+
+class _Age:
+    """How long a value has not changed, on one clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._value: object = None
+        self._since_s = clock.monotonic_s()
+
+    def of(self, value: object) -> float:
+        """Seconds since it was last another one, or since the first look."""
+        now_s = self._clock.monotonic_s()
+        if value != self._value:
+            self._value, self._since_s = value, now_s
+        return now_s - self._since_s
+
+
+class RunMetrics:
+    """Looks at one run.
+
+    Args:
+        folder: the run's.
+        ledger: where its events are.
+        book: gets what is found.
+        clock: measures ages and throughput.
+    """
+
+    def __init__(self, folder: Path, ledger: Path, book: MetricBook, clock: Clock) -> None:
+        self._folder, self._book, self._clock = folder, book, clock
+        self._run = folder.name
+        self._tail = Tail(ledger)
+        self._events: list[Event] = []
+        self._seen = _read_seen(folder)
+        self._moved, self._saved = _Age(clock), _Age(clock)
+        self._before: tuple[float, int] | None = None
+        self._sums_due_s = clock.monotonic_s()
+        self._checkpoints = 0
+        begin(book, self._run)
+
+    def look(self) -> None:
+        """Note what there is now. Raises OSError where it can't be read."""
+        self._read_events()
+        progress = read_progress(self._folder)
+        position = PositionMark(self._folder).read()
+        put = self._put
+        put(table.PROGRESS_AGE, self._moved.of((position, None if progress is None else progress.phase)))
+        put(table.CHECKPOINT_AGE, self._saved.of(self._checkpoints))
+        if progress is not None:
+            self._progress(progress)
+        if self._clock.monotonic_s() >= self._sums_due_s:
+            self._sums()
+
+    def _put(self, metric: Metric, value: float | None) -> None:
+        self._book.put(metric, value, self._run)
+
+    def _read_events(self) -> None:
+        before = self._seen
+        for line in self._tail.new_lines():
+            event = parse_event(line)
+            if event is not None and event.side is Side.TRAINING and event.subject == self._run:
+                self._read(event)
+        if self._seen != before:
+            _write_seen(self._folder, self._seen)
+
+    def _read(self, event: Event) -> None:
+        self._checkpoints += event.kind == "checkpoint_published"
+        small = {name: value for name, value in event.data.items() if name not in _LARGE}
+        self._events.append(replace(event, data=small))
+        note_event(event, self._book, self._run)
+        if len(self._events) > self._seen:
+            self._seen = len(self._events)
+            count_event(event, self._book, self._run)
+
+    def _progress(self, progress: Progress) -> None:
+        put = self._put
+        self._book.put_one_of(table.PHASE, str(progress.phase), self._run)
+        put(table.POSITION, progress.position)
+        put(table.PLANNED, progress.total)
+        put(table.STEPS, progress.step)
+        put(table.LOSS, progress.loss)
+        put(table.ATTEMPT, progress.attempt)
+        put(table.SCALE, progress.loss_scale)
+        put(table.SNAPSHOT_TIME, progress.snapshot_s)
+        put(table.DROPS, progress.refused / progress.position if progress.position else None)
+        self._pace(progress.position)
+
+    def _pace(self, position: int) -> None:
+        """Between two looks; where the run went back nobody knows, and where it stood still no time is known."""
+        now_s, before, self._before = self._clock.monotonic_s(), self._before, (self._clock.monotonic_s(), position)
+        if before is None or not now_s > before[0] or position < before[1]:
+            rate = None
+        else:
+            rate = (position - before[1]) / (now_s - before[0])
+        self._put(table.RATE, rate)
+        self._put(table.STEP_TIME, 1.0 / rate if rate else None)
+
+    def _sums(self) -> None:
+        """Where the time went and what is degraded, from the whole story."""
+        began_s = self._clock.monotonic_s()
+        mark = PositionMark(self._folder)
+        time = account(self._events, run=self._run, seen_at_s=mark.last_set_s())
+        for part, micros in time.micros.items():
+            self._book.put(table.GOODPUT, None if micros is None else micros / 1e6, self._run, part.name.lower())
+        self._put(table.ETTR, time.ettr)
+        found = degraded(self._events, seen_at_s=mark.last_set_s(), seen_position=mark.read())
+        for kind in table.DEGRADATIONS:
+            holds = any(one.kind == kind for one in found.standing)
+            self._book.put(table.DEGRADED, float(holds), self._run, kind)
+        rungs = [str(one.data.get("rung")) for one in found.standing if one.kind == DegradationKind.MEMORY]
+        self._book.put_one_of(table.RUNG, _rung(rungs), self._run)
+        factors = [one.data.get("factor") for one in found.standing if one.kind == DegradationKind.SLOW_RANK]
+        self._put(table.STRAGGLER, max([1.0, *(factor for factor in factors if isinstance(factor, float))]))
+        took_s = self._clock.monotonic_s() - began_s
+        self._sums_due_s = began_s + max(_SUMS_EVERY_S, _SUMS_REST * took_s)
+
+
+def _rung(names: list[str]) -> str:
+    by_value: Mapping[str, str] = {str(rung): rung.name.lower() for rung in Rung}
+    return by_value.get(names[-1], "") if names else ""
+
+
+def _read_seen(folder: Path) -> int:
+    """0 before the first look, and where nobody can say."""
+    try:
+        return max(0, int((folder / SEEN_NAME).read_text("utf-8")))
+    except (OSError, ValueError):
+        return 0
+
+
+def _write_seen(folder: Path, seen: int) -> None:
+    """Replaced whole. A disk that takes no more words must not end what they are about: they count once more then."""
+    aside = folder / f"{SEEN_NAME}.aside"
+    with suppress(OSError):
+        aside.write_text(f"{seen}\n", "utf-8")
+        aside.replace(folder / SEEN_NAME)
