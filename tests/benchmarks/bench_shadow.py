@@ -33,6 +33,7 @@ from failsoft.serving.watching.watch import Watch
 from tests.benchmarks.measuring import CONTROL, Timings, percentile
 from tests.benchmarks.outcome import Outcome, Sheet, in_words
 from tests.serving.fakes import ScriptedArm, ladder, plan, reading
+from tests.serving.labels import labels_of
 from tests.serving.virtual_time import run_virtually
 
 RATE_HZ, MODEL_S = 400.0, 0.004
@@ -118,7 +119,14 @@ async def _drive(shadow: Shadow, requests: int, clock: OwnTime) -> Run:
     mirror: MirrorQueue[Mirrored] = MirrorQueue(GatewayConfig().mirror_queue)
     kit = Kit(release="r1", ladder=ladder(), text_policy=TextPolicy(), baseline=None)
     watch, buffer = Watch(HealthPolicy(), lambda epoch, why: None), OutcomeBuffer("g1")
-    desk = FrontDesk(plan=lambda: now, shelf=KitShelf(lambda _: kit, kit), watch=watch, buffer=buffer, mirror=mirror)
+    desk = FrontDesk(
+        plan=lambda: now,
+        shelf=KitShelf(lambda _: kit, kit),
+        watch=watch,
+        buffer=buffer,
+        mirror=mirror,
+        labels=labels_of(lambda: now, watch, buffer, clock=clock),
+    )
     models = {
         Colour.BLUE: ScriptedArm(takes_s=shadow.subject_s),
         Colour.GREEN: ScriptedArm(answer=reading(release="r0"), takes_s=MODEL_S),

@@ -28,6 +28,7 @@ class Healthy:
     oov_mean: float | None = None
     label_mix: Mapping[str, float] = field(default_factory=lambda: {"play": 0.5, "stop": 0.5})
     latency_p95_ms: float | None = 15.0
+    accuracy: float | None = 0.95
 
 
 def panel(healthy: Healthy | None = None, **levels: Any) -> SignalPanel:
@@ -124,12 +125,39 @@ def test_a_drift_of_labels_and_of_words_does_what_its_level_says(level: Level) -
         assert drifted.verdict().reason.startswith("label_mix: label mix differs")
 
 
-def test_what_callers_say_later_counts_when_somebody_tells() -> None:
-    told = fed(panel(feedback=Level.TRIP), Outcome.GOOD, 100)
-    assert told.verdict().status is Status.HEALTHY
-    for _ in range(60):
-        told.record_feedback(right=False)
-    assert told.verdict().reason.startswith("feedback: ")
+def labelled(to: SignalPanel, *, right: int, wrong: int) -> SignalPanel:
+    for turn in range(right + wrong):
+        to.record_feedback(right=turn >= wrong)
+    return to
+
+
+def test_late_labels_trip_above_the_releases_own_share_of_wrong_answers() -> None:
+    good = labelled(fed(panel(Healthy(accuracy=0.60)), Outcome.GOOD, 100), right=110, wrong=90)
+    assert (good.verdict().status, good.warnings()) == (Status.HEALTHY, {}), "no worse than on validation data"
+    ill = labelled(fed(panel(Healthy(accuracy=0.95)), Outcome.GOOD, 100), right=110, wrong=90)
+    assert ill.verdict().reason == "feedback: 90 wrong of 200 with a late label, limit 20%"
+    warned = labelled(fed(panel(feedback=Level.WARN), Outcome.GOOD, 100), right=110, wrong=90)
+    assert (warned.verdict().status, list(warned.warnings())) == (Status.HEALTHY, ["feedback"])
+
+
+def test_a_few_wrong_labels_leave_it_open_whether_a_model_is_healthy_and_right_ones_settle_it() -> None:
+    doubted = labelled(fed(panel(), Outcome.GOOD, 100), right=2, wrong=3)
+    assert doubted.verdict().status is Status.NO_VERDICT
+    assert doubted.verdict().reason == "feedback: 3 wrong of 5 with a late label, limit 20%: too few to be sure"
+    assert labelled(doubted, right=30, wrong=0).verdict().status is Status.HEALTHY
+
+
+@pytest.mark.parametrize("accuracy", [None, float("nan"), 1.2, 0.1])
+def test_labels_that_can_not_be_compared_with_the_release_are_not_judged(accuracy: float | None) -> None:
+    unknown = labelled(fed(panel(Healthy(accuracy=accuracy)), Outcome.GOOD, 100), right=0, wrong=200)
+    assert unknown.verdict().status is Status.HEALTHY
+    assert "feedback" in unknown.status()["not_judged"]
+
+
+def test_a_margin_for_wrong_answers_that_is_none_is_refused() -> None:
+    for margin in (0.0, 1.0, float("nan")):
+        with pytest.raises(ConfigError, match="wrong_margin"):
+            SignalPolicy(wrong_margin=margin)
 
 
 def test_a_new_start_forgets_every_signal() -> None:
@@ -226,7 +254,7 @@ def test_many_repaired_texts_warn_and_never_trip_though_every_answer_is_good() -
 def test_the_rule_is_said_in_words() -> None:
     words = SignalPolicy().in_words()
     assert (
-        words == "quality, error, late, latency may trip; label_mix, oov, feedback, shed, bad_input, repaired may warn"
+        words == "quality, error, late, latency, feedback may trip; label_mix, oov, shed, bad_input, repaired may warn"
     )
     names = ("quality", "error", "late", "latency", "label_mix", "oov", "feedback", "shed", "bad_input", "repaired")
     off: dict[str, Any] = dict.fromkeys(names, Level.OFF)

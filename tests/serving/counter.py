@@ -9,6 +9,7 @@ from failsoft.serving.intake.sanitizer import TextPolicy
 from failsoft.serving.intents import INTENTS
 from failsoft.serving.plan.plan import Arm, Colour, RoutingPlan
 from failsoft.serving.request import Answerer, Situation
+from failsoft.serving.visit import Waits
 from failsoft.serving.web.messages import PredictAnswer
 from tests.serving.fakes import Notes, ScriptedArm, ladder, plan
 
@@ -36,7 +37,7 @@ class Counter:
         )
 
     async def ask(self, text: str = "play some jazz", *, key: str = "caller") -> PredictAnswer:
-        answer = await self.answerer.answer(text, key=key, request_id="q1", timeout_ms=self.timeout_ms)
+        answer = await self.answerer.answer(text, key=key, request_id="q1", waits=Waits(timeout_ms=self.timeout_ms))
         assert isinstance(answer, PredictAnswer)
         return answer
 

@@ -112,7 +112,7 @@ class Notes:
         """Keep."""
         self.stale_colours.append(colour)
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: Answer, row: int) -> None:
         """Keep."""
         self.answers.append(answer)
 

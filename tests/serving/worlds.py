@@ -76,6 +76,8 @@ class World:
     clock: ManualClock = field(default_factory=ManualClock)
     ready: float | None = 1.0
     baseline: float | None = 0.02
+    right: float | None = 0.95
+    """Accuracy of every release on its validation data."""
     slots: int = 2
     killed_when_telling: bool = False
     refuses_later: bool = False
@@ -116,6 +118,9 @@ class World:
 
     def healthy_bad_fraction(self, release: str) -> float | None:
         return self.baseline
+
+    def accuracy(self, release: str) -> float | None:
+        return self.right
 
     def ready_fraction(self, plan: RoutingPlan) -> float | None:
         return self.ready

@@ -13,6 +13,7 @@ from failsoft.health.clock import Clock
 
 HOME_VARIABLE = "FAILSOFT_HOME"
 TOKEN_VARIABLE = "FAILSOFT_TOKEN"  # noqa: S105 -- the variable's name, no secret
+LABEL_TOKEN_VARIABLE = "FAILSOFT_LABEL_TOKEN"  # noqa: S105 -- likewise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,11 @@ class Home:
         """The published releases."""
         return ArtifactStore(self.root / "releases", clock, kind="release")
 
+    @property
+    def candidates(self) -> Path:
+        """Releases in the making, and those that failed their gates, for whoever wants to know why."""
+        return self.root / "candidates"
+
     def operator_token(self) -> str:
         """The secret for operator routes: ``$FAILSOFT_TOKEN``, else a file that only its owner may read.
 
@@ -72,15 +78,23 @@ class Home:
         Raises:
             ConfigError: the file can be read by others, or the token is too short to be one.
         """
-        token = (os.environ.get(TOKEN_VARIABLE) or self._token_from_file()).strip()
+        return self._token("operator", TOKEN_VARIABLE)
+
+    def label_token(self) -> str:
+        """The secret of whoever sends right labels later and may do nothing else; as :meth:`operator_token`.
+
+        It is in ``$FAILSOFT_LABEL_TOKEN``, else in a file of its own.
+        """
+        return self._token("label", LABEL_TOKEN_VARIABLE)
+
+    def _token(self, whose: str, variable: str) -> str:
+        token = (os.environ.get(variable) or self._token_from_file(f"{whose}-token")).strip()
         if len(token) < 16:
-            raise ConfigError(
-                f"the operator token has {len(token)} characters; use at least 16, or unset {TOKEN_VARIABLE}"
-            )
+            raise ConfigError(f"the {whose} token has {len(token)} characters; use at least 16, or unset {variable}")
         return token
 
-    def _token_from_file(self) -> str:
-        path = self.root / "operator-token"
+    def _token_from_file(self, name: str) -> str:
+        path = self.root / name
         if not path.exists():
             _make_token(path)
         if path.stat().st_mode & 0o077:

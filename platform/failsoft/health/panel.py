@@ -16,6 +16,9 @@ from failsoft.health.window import Outcome
 
 _SHED, _BAD_INPUT, _GOOD, _BAD = Outcome.SHED, Outcome.BAD_INPUT, Outcome.GOOD, Outcome.ERROR
 
+_DOUBT = 3
+"""So many wrong answers, and a share of them above the limit, leave open whether a model is healthy."""
+
 
 class Finding(NamedTuple):
     """What all signals together say. Status and reason are those of the signal that decides."""
@@ -26,7 +29,7 @@ class Finding(NamedTuple):
     verdict: Verdict
     """Of the window over quality, errors and late answers."""
     other: str | None
-    """Why another signal trips; None: it does not."""
+    """Why another signal trips, or leaves the verdict open; None: it does neither."""
 
     @property
     def bad(self) -> int:
@@ -68,7 +71,8 @@ class SignalPanel:
         self.policy = policy = fit.signals
         self._answers = CallerWindows(fit.health, policy.callers, counts_as_bad=policy.held_against)
         self._slow = CallerWindows(policy.slow, policy.callers)
-        self._feedback = HealthMonitor(policy=policy.wrong)
+        self._labels = CallerWindows(policy.wrong, policy.callers)
+        self._told = self._labels.verdict()
         self._softer = HealthMonitor(policy=fit.health, counts_as_bad=policy.outcomes_at(Level.WARN))
         self._unanswered = {kind: HealthMonitor(policy=policy.unanswered) for kind in (_SHED, _BAD_INPUT)}
         self._repaired = HealthMonitor(policy=policy.mended)
@@ -99,9 +103,10 @@ class SignalPanel:
         """Whether one text had to be mended before the model could read it."""
         self._repaired.record(_BAD if repaired else _GOOD)
 
-    def record_feedback(self, *, right: bool) -> None:
-        """What somebody says later about one answer."""
-        self._feedback.record(_GOOD if right else _BAD)
+    def record_feedback(self, *, right: bool, caller: int | None = None) -> None:
+        """What a label that came later says about one answer."""
+        self._labels.record(_GOOD if right else _BAD, caller)
+        self._told = self._labels.verdict()  # labels are few, and answers, which ask for a verdict each, are many
 
     @property
     def apart(self) -> frozenset[int]:
@@ -115,11 +120,22 @@ class SignalPanel:
             return Finding(answers.status, "answers", answers, None)
         for signal, why in self._found(Level.TRIP):
             return Finding(Status.DEGRADED, signal, answers, why)
+        doubt = self._doubt() if answers.status is Status.HEALTHY else None
+        if doubt is not None:
+            return Finding(Status.NO_VERDICT, "feedback", answers, doubt)
         return Finding(answers.status, "answers", answers, None)
+
+    def _doubt(self) -> str | None:
+        """Why labels forbid to call the model healthy, though they do not prove it ill yet: no stage is passed so."""
+        if self.policy.feedback is not Level.TRIP:
+            return None
+        told = self._told
+        leaning = told.bad >= _DOUBT and told.bad / told.total >= self.policy.wrong.max_bad_fraction
+        return f"{_labels_in_words(told)}: too few to be sure" if leaning else None
 
     def holds_back(self, caller: int | None) -> str | None:
         """Why this request of a caller had better not go to the model now; None: it may. Ask once for each request."""
-        for windows in (self._answers, self._slow):
+        for windows in (self._answers, self._slow, self._labels):
             if windows.holds_back(caller):
                 return "this caller's answers alone went bad; the others' did not"
         return None
@@ -127,7 +143,7 @@ class SignalPanel:
     def newly_apart(self) -> list[str]:
         """Words about callers who were set apart since this was last asked."""
         told: list[str] = []
-        for windows in (self._answers, self._slow):
+        for windows in (self._answers, self._slow, self._labels):
             told += [f"caller {caller_in_words(one)} is judged alone from now on" for one in windows.newly_apart]
             windows.newly_apart.clear()
         return told
@@ -136,15 +152,23 @@ class SignalPanel:
         """How many answers of each kind the window over quality, errors and late answers holds."""
         return self._answers.kinds()
 
-    def clear(self) -> None:
-        """Start anew: another plan or other weights."""
+    def clear(self, *, but_labels: bool = False) -> None:
+        """Start anew: another plan or other weights. Late labels are few, and hold for the same weights in any plan."""
         for windows in (self._answers, self._slow):
             windows.clear()
-        for monitor in (self._feedback, self._softer, self._repaired, *self._unanswered.values()):
+        if not but_labels:
+            self._labels.clear()
+            self._told = self._labels.verdict()
+        for monitor in (self._softer, self._repaired, *self._unanswered.values()):
             monitor.clear()
         for drift in (self._mix, self._oov):
             if drift is not None:
                 drift.clear()
+
+    def take_labels_of(self, other: SignalPanel) -> None:
+        """Go on with what late labels told another panel about the same weights, under the same rule."""
+        if other._labels.policy == self._labels.policy:
+            self._labels, self._told = other._labels, other._told
 
     def warnings(self) -> dict[str, str]:
         """Signals that are found and may not trip, with their reasons."""
@@ -164,13 +188,14 @@ class SignalPanel:
 
     def status(self) -> dict[str, Any]:
         """Everything for people: the rule, what each signal measures, who is apart."""
-        apart = self._answers.apart() | self._slow.apart()
+        apart = self._answers.apart() | self._slow.apart() | self._labels.apart()
         looked = {"label_mix": self._mix, "oov": self._oov}
         return {
             "rule": self.policy.in_words(),
             "warnings": self.warnings(),
             "outcomes": {str(kind): count for kind, count in self.kinds().items()},
             "latency": self._slow.verdict().reason,
+            "feedback": _labels_in_words(self._told),
             "drift": {name: _said(part) for name, part in looked.items()},
             "not_judged": dict(self.armed.unjudged),
             "callers_apart": {caller_in_words(caller): verdict.reason for caller, verdict in apart.items()},
@@ -181,8 +206,8 @@ class SignalPanel:
         policy, found = self.policy, []
         if policy.latency is level and (slow := self._slow.verdict()).status is Status.DEGRADED:
             found.append(("latency", f"{slow.reason} slow"))
-        if policy.feedback is level and (wrong := self._feedback.verdict()).status is Status.DEGRADED:
-            found.append(("feedback", f"{wrong.reason} wrong"))
+        if policy.feedback is level and self._told.status is Status.DEGRADED:
+            found.append(("feedback", _labels_in_words(self._told)))
         for signal, part in (("label_mix", self._mix), ("oov", self._oov)):
             if part is not None and part.last is not None and part.last.found and getattr(policy, signal) is level:
                 found.append((signal, part.last.why))
@@ -199,6 +224,13 @@ def _drift(policy: SignalPolicy, healthy: HealthyBehaviour | None) -> tuple[Labe
         own = healthy.oov_fraction if healthy.oov_mean is None else healthy.oov_mean
         oov = OovWindow(policy.drift, own)
     return mix, oov
+
+
+def _labels_in_words(verdict: Verdict) -> str:
+    if not verdict.total:
+        return "no late label yet"
+    limit = verdict.policy.max_bad_fraction
+    return f"{verdict.bad} wrong of {verdict.total} with a late label, limit {limit:.0%}"
 
 
 def _said(part: LabelMix | OovWindow | None) -> str:

@@ -28,7 +28,7 @@ class Level(StrEnum):
 
 _SHARE_OF_SLOW = HealthPolicy(window_size=200, min_samples=50)
 _SHARE_OF_NO_ANSWER = HealthPolicy(window_size=200, min_samples=50)
-_FEEDBACK = HealthPolicy(window_size=200, min_samples=50, max_bad_fraction=0.30, ruled_out_bad_fraction=0.15)
+_SHARE_OF_WRONG = HealthPolicy(window_size=200, min_samples=20, max_bad_fraction=0.30, ruled_out_bad_fraction=0.15)
 _OF_OUTCOME = {"quality": Outcome.WEAK, "error": Outcome.ERROR, "late": Outcome.LATE}
 _HEALTHY_SLOW_FRACTION = 0.05
 """By what a 95th percentile is: no more of a healthy model's answers take longer, let alone twice as long."""
@@ -50,8 +50,9 @@ class SignalPolicy:
     """The labels of answers against the release's. Callers' habits change, too: by itself no reason to fall."""
     oov: Level = Level.WARN
     """Unknown words of texts against the release's. It speaks of the input first."""
-    feedback: Level = Level.WARN
-    """What callers say later about answers, where somebody tells; without news nothing is judged."""
+    feedback: Level = Level.TRIP
+    """Right labels that come later, against the release's own accuracy: the one signal that sees a model which is wrong
+    and sure of it. Without labels nothing is judged."""
     shed: Level = Level.WARN
     """Calls refused for load: never held against the model, so they may warn and not trip."""
     bad_input: Level = Level.WARN
@@ -67,8 +68,11 @@ class SignalPolicy:
     """… and at least so much more than it: a busy core takes that from a small model, and no caller feels it."""
     slow: HealthPolicy = _SHARE_OF_SLOW
     """When the share of slow answers is too large."""
-    wrong: HealthPolicy = _FEEDBACK
-    """When the share of answers that turned out wrong is too large."""
+    wrong: HealthPolicy = _SHARE_OF_WRONG
+    """How many late labels are looked at. At what share of wrong answers they tell is worked out for each release …"""
+    wrong_margin: float = 0.15
+    """… this much above its own share of wrong answers on validation data; a third of that is granted to labels that
+    are wrong themselves."""
     unanswered: HealthPolicy = _SHARE_OF_NO_ANSWER
     """When the share of shed calls, or of hopeless texts, is worth a warning."""
     mended: HealthPolicy = _SHARE_OF_NO_ANSWER
@@ -89,6 +93,8 @@ class SignalPolicy:
             raise ConfigError(f"latency_factor is {self.latency_factor}; use 1 or more, 2 suits")
         if not 0.0 <= self.latency_slack_ms < math.inf:
             raise ConfigError(f"latency_slack_ms is {self.latency_slack_ms}; use 0 ms or more")
+        if not 0.0 < self.wrong_margin < 1.0:
+            raise ConfigError(f"wrong_margin is {self.wrong_margin}; it lies strictly between 0 and 1, 0.15 suits")
 
     def outcomes_at(self, level: Level) -> frozenset[Outcome]:
         """The outcomes whose signal has this level."""
@@ -140,6 +146,11 @@ class HealthyBehaviour(Protocol):
     @property
     def latency_p95_ms(self) -> float | None:
         """95th percentile of the model's own time for one text; None: not measured."""
+        ...
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of answers to validation data that were right; None: not measured."""
         ...
 
 
@@ -195,6 +206,10 @@ def armed(
     if slow_refusal is not None:
         refusals.append(slow_refusal)
     unjudged = {}
+    if healthy is not None:
+        signals, unknown = armed_for_labels(signals, release, healthy.accuracy)
+        if unknown is not None:
+            unjudged["feedback"] = unknown
     if (
         healthy is not None
         and signals.latency is not Level.OFF
@@ -219,3 +234,20 @@ def _armed_latency(signals: SignalPolicy, max_risk: float) -> tuple[SignalPolicy
         f"trip on a healthy model, of which up to {_HEALTHY_SLOW_FRACTION:.0%} take longer than its 95th percentile "
         f"(chance {risk:.2g} a window); raise slow.max_bad_fraction or its window_size"
     )
+
+
+def armed_for_labels(signals: SignalPolicy, release: str, accuracy: float | None) -> tuple[SignalPolicy, str | None]:
+    """The rule for late labels, fitted to a release's own accuracy; or no rule at all, and why."""
+    if signals.feedback is Level.OFF:
+        return signals, None
+    if accuracy is None or not 0.0 <= accuracy <= 1.0:
+        why = f"release {release} has no measured accuracy that late labels could be compared with"
+        return replace(signals, feedback=Level.OFF), why
+    wrong = 1.0 - accuracy
+    limit, granted = wrong + signals.wrong_margin, wrong + signals.wrong_margin / 3
+    if limit > 1.0:
+        return replace(signals, feedback=Level.OFF), (
+            f"{wrong:.0%} of release {release}'s answers are wrong on validation data: labels can't show it to be worse"
+        )
+    rule = replace(signals.wrong, max_bad_fraction=limit, ruled_out_bad_fraction=granted)
+    return replace(signals, wrong=rule), None

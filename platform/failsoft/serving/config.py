@@ -32,6 +32,10 @@ class GatewayConfig:
     """Requests that one gateway answers at once; beyond it even the fallback would be slow, so it says 429."""
     max_body_bytes: int = 1_048_576
     """A larger request body is refused with 413 before it is parsed."""
+    remembered_answers: int = 50_000
+    """Answers of which one gateway knows, for a label that comes later, who gave them: 250 to 400 bytes each …"""
+    remembered_s: float = 86_400.0
+    """… and for how long."""
     max_model_queue: int = 64
     """Calls of one gateway waiting for one model; beyond it they are shed and the ladder answers."""
 
@@ -40,7 +44,7 @@ class GatewayConfig:
         self._check_times()
         if not 0.02 <= self.report_every_s <= 5.0:
             raise ConfigError(f"report_every_s is {self.report_every_s}; use 0.02 to 5 (0.08 to 0.25 suits)")
-        for name in ("mirror_queue", "max_model_queue", "max_requests"):
+        for name in ("mirror_queue", "max_model_queue", "max_requests", "remembered_answers"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it holds at least 1")
         if self.max_body_bytes < 1024:
@@ -50,6 +54,10 @@ class GatewayConfig:
         for name in ("deadline_ms", "max_deadline_ms", "mirror_deadline_ms"):
             if not 0.0 < getattr(self, name) < math.inf:
                 raise ConfigError(f"{name} is {getattr(self, name)}; an answer needs some time, use 50 or more")
+        if not 0.0 < self.remembered_s < math.inf:
+            raise ConfigError(
+                f"remembered_s is {self.remembered_s}; labels come some seconds to a day after the answer"
+            )
         if not 0.0 <= self.ladder_reserve_ms < self.deadline_ms:
             raise ConfigError(
                 f"ladder_reserve_ms is {self.ladder_reserve_ms} of a deadline of {self.deadline_ms} ms; leave "

@@ -38,12 +38,16 @@ from failsoft.serving.rollout.evidence import OutcomeBatch
 from failsoft.serving.rollout.stages import stage_policy
 from failsoft.serving.rollout.steering import Steering
 from failsoft.serving.several import answer_all
+from failsoft.serving.watching.answer_memory import AnswerMemory
 from failsoft.serving.watching.diary import Diary
 from failsoft.serving.watching.front import FrontDesk
+from failsoft.serving.watching.label_exchange import LabelExchange
+from failsoft.serving.watching.late_labels import LateLabels
 from failsoft.serving.watching.outcomes import OutcomeBuffer
 from failsoft.serving.watching.reporting import Reporter
 from failsoft.serving.watching.watch import Watch
-from failsoft.serving.web.auth import bearer_guard
+from failsoft.serving.web.auth import bearer_guard, label_guard
+from failsoft.serving.web.label_routes import add_labels
 from failsoft.serving.web.messages import Ask
 from failsoft.serving.web.routes import build_routes
 from failsoft.serving.web.wire import wire_of
@@ -84,12 +88,15 @@ class Gateway:
         self._buffer.on_record = self._reporter.noticed
         self._mirror: MirrorQueue[Mirrored] = MirrorQueue(config.gateway.mirror_queue)
         self._watch, self._shelf = self._make_watch(), await self._open_shelf()
+        self._labels = self._make_labels()
+        self._exchange = LabelExchange(self._labels, self._controller)
         self._desk = FrontDesk(
             plan=lambda: self._follower.plan,
             shelf=self._shelf,
             watch=self._watch,
             buffer=self._buffer,
             mirror=self._mirror,
+            labels=self._labels,
         )
         self._follower.on_change(self._desk.follow)
         handles = {Colour.BLUE: blue, Colour.GREEN: green}
@@ -110,6 +117,17 @@ class Gateway:
         policy = stage_policy(self._config.profile)
         return Watch(policy.health, self._tripped, policy.signals)
 
+    def _make_labels(self) -> LateLabels:
+        limits = self._config.gateway
+        return LateLabels(
+            AnswerMemory(self._clock, max_answers=limits.remembered_answers, max_age_s=limits.remembered_s),
+            plan=lambda: self._follower.plan,
+            watch=self._watch,
+            buffer=self._buffer,
+            quality=self._config.task.kind,
+            known=lambda: self._shelf.known_labels,
+        )
+
     def _make_answerer(self) -> Answerer:
         return Answerer(
             situation=self._desk.situation,
@@ -122,8 +140,9 @@ class Gateway:
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Serve asks for the HTTP app once this replica is made."""
-        guard, limits = bearer_guard(self._home.operator_token()), self._config.gateway
-        return build_routes(
+        operator, limits = self._home.operator_token(), self._config.gateway
+        guard = bearer_guard(operator)
+        app = build_routes(
             self,
             guard,
             max_body_bytes=limits.max_body_bytes,
@@ -131,6 +150,8 @@ class Gateway:
             wire=wire_of(self._config.task),
             steers=Steering(self._controller, self._follower.offer),
         )
+        add_labels(app, self._exchange.take, label_guard(self._home.label_token(), operator))
+        return app
 
     async def check_health(self) -> None:
         """Called by Serve.
@@ -190,6 +211,8 @@ class Gateway:
             "outcome reports": self._reporter.run(),
             "release changes": self._keep_release(),
             "mirrored calls": self._mirror.run(self._answerer.answer_mirrored),
+            "labels handed on": self._exchange.send(),
+            "labels from others": self._exchange.listen(),
         }
 
     async def _meet_controller(self, controller: ControllerConfig) -> None:

@@ -46,6 +46,12 @@ class KitShelf:
         self.refusal: str | None = None
         """Why a wanted release's kit is not in use; None when all are."""
 
+    @property
+    def known_labels(self) -> frozenset[str]:
+        """All labels that the releases in use gave on validation data; empty when that is not known of one of them."""
+        mixes = [kit.baseline.label_mix if kit.baseline is not None else {} for kit in (self.kit, self.in_service)]
+        return frozenset().union(*mixes) if all(mixes) else frozenset()
+
     async def follow(self, plan: RoutingPlan) -> bool:
         """Have the kits that ``plan`` wants in use as far as they can be had; True when another one came into use."""
         before, self.refusal = (self.kit, self.in_service), None

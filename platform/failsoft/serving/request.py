@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -22,59 +22,17 @@ from failsoft.serving.arms.readings import ModelArm, NoReading, Reading
 from failsoft.serving.arms.replies import agreement
 from failsoft.serving.config import GatewayConfig
 from failsoft.serving.intake.sanitizer import Cleanliness
+from failsoft.serving.journal import Journal, Mirrored
 from failsoft.serving.plan.plan import Arm, Colour, RoutingPlan, choose_arm, should_mirror
 from failsoft.serving.task import Task
-from failsoft.serving.visit import Allowance, Budget, Situation, Visit, Whose
+from failsoft.serving.visit import NOW, Allowance, Budget, Situation, Visit, Waits, Whose
+from failsoft.serving.watching.answer_memory import Given
 from failsoft.serving.watching.beside import NOTHING_BESIDE, Beside
 from failsoft.serving.watching.outcomes import Seen
 from failsoft.serving.web.forms import misfit
 from failsoft.serving.web.messages import Answer
 
 __all__ = ["Answerer", "Journal", "Mirrored", "ModelArm", "NoReading", "Reading", "Situation"]
-
-
-class Journal(Protocol):
-    """Who wants to know how things went. Every method returns at once and never raises."""
-
-    def note(self, seen: Seen) -> None:
-        """One call of a model ended."""
-        ...
-
-    def stale(self, colour: Colour) -> None:
-        """A model answered with another release or an older load than the plan asks for: no evidence either way."""
-        ...
-
-    def answered(self, answer: Answer) -> None:
-        """One request was answered."""
-        ...
-
-    def holds_back(self, caller: int | None) -> str | None:
-        """Why this request had better not go to the subject: its caller alone has gone bad. None: it may."""
-        ...
-
-    def mirror(self, copy: Mirrored) -> None:
-        """The subject is to get a copy of this request, apart from the live path."""
-        ...
-
-    def not_mirrored(self, reason: NotMirrored) -> None:
-        """This request was chosen to be copied, and no copy could be made."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mirrored:
-    """A live request that the subject answers too, unseen by the caller."""
-
-    text: Any
-    """Clean text or instance, as the subject's release wants it."""
-    plan: RoutingPlan
-    live_output: Any
-    caller: int | None = None
-    """Number of whose request it was; None: nobody knows."""
-    live_confidence: float = math.nan
-    """NaN: whoever answered has no honest one."""
-    live_latency_ms: float = math.nan
-    """Time inside the gateway; NaN: unknown."""
 
 
 _UNREADABLE = NoReading(outcome=Outcome.BAD_INPUT, why="no model could make sense of it")
@@ -119,8 +77,8 @@ class Answerer:
         *,
         key: str,
         request_id: str,
-        began_s: float | None = None,
-        timeout_ms: float | None = None,
+        row: int = 0,
+        waits: Waits = NOW,
         caller: int | None = None,
     ) -> Answer:
         """Answer one item; never raises for anything that it or a model may do.
@@ -129,13 +87,13 @@ class Answerer:
             text: the text or instance as the caller wrote it.
             key: the same one stays with the same model.
             request_id: comes back in the answer.
-            began_s: when its request came, on this clock, if that was before now; the deadline counts from there.
-            timeout_ms: how long the caller will wait, if it said so; the configuration bounds it.
+            row: place of the item in its request.
+            waits: since when the caller waits, and how long it will.
             caller: number of whose request it is; None: nobody knows.
         """
-        began_s = self._clock.monotonic_s() if began_s is None else began_s
-        whose = Whose(key=key, request_id=request_id, caller=caller)
-        visit = self._enter(text, whose, began_s=began_s, timeout_ms=timeout_ms)
+        began_s = self._clock.monotonic_s() if waits.began_s is None else waits.began_s
+        whose = Whose(key=key, request_id=request_id, caller=caller, row=row)
+        visit = self._enter(text, whose, began_s=began_s, timeout_ms=waits.timeout_ms)
         if visit.cleaned.verdict is Cleanliness.HOPELESS:
             plan = visit.now.plan
             seen = self._seen(plan, Arm.SUBJECT, _UNREADABLE, since_s=began_s, caller=caller)
@@ -143,7 +101,7 @@ class Answerer:
             answer = self._from_ladder(visit, why=visit.cleaned.why or _UNREADABLE.why)
         else:
             answer = await self._from_chosen_arm(visit)
-        self._journal.answered(answer)
+        self._journal.answered(answer, row)
         self._mirror_if_chosen(visit, answer)
         return answer
 
@@ -154,7 +112,8 @@ class Answerer:
         agreed = agreement(self._quality, reading.output, copy.live_output) if isinstance(reading, Reading) else None
         seen = self._seen(copy.plan, Arm.SUBJECT, reading, since_s=started_s, caller=copy.caller)
         beside = _beside(reading, seen, copy)
-        self._note(copy.plan, reading, replace(seen, mirrored=True, agreed=agreed, beside=beside))
+        given = _given(reading, copy.request_id, copy.row) if copy.request_id else None
+        self._note(copy.plan, reading, replace(seen, mirrored=True, agreed=agreed, beside=beside, given=given))
 
     def _enter(self, text: Any, whose: Whose, *, began_s: float, timeout_ms: float | None) -> Visit:
         now = self._situation()
@@ -163,6 +122,7 @@ class Answerer:
         return Visit(
             key=whose.key,
             request_id=whose.request_id,
+            row=whose.row,
             caller=whose.caller,
             now=now,
             budget=Budget.of(self._config, began_s=began_s, caller_ms=timeout_ms, with_previous=with_previous),
@@ -186,7 +146,8 @@ class Answerer:
             reading = await self._asker.ask_stand_in(plan, colour, visit.cleaned.text, time)
         reading, answer = self._in_form(visit, reading)
         seen = self._seen(plan, visit.arm, reading, since_s=asked_s, caller=visit.caller)
-        self._note(plan, reading, replace(seen, repaired=visit.cleaned.verdict is Cleanliness.REPAIRED))
+        repaired = visit.cleaned.verdict is Cleanliness.REPAIRED
+        self._note(plan, reading, replace(seen, repaired=repaired, given=_given(reading, visit.request_id, visit.row)))
         if answer is not None:
             return answer
         return await self._from_previous(visit, reading) or self._from_ladder(visit, why=reading.why, refused=reading)
@@ -279,8 +240,17 @@ class Answerer:
             caller=visit.caller,
             live_confidence=math.nan if answer.confidence is None else answer.confidence,
             live_latency_ms=answer.latency_ms,
+            request_id=visit.request_id,
+            row=visit.row,
         )
         self._journal.mirror(copy)
+
+
+def _given(reading: Reading | NoReading, request_id: str, row: int) -> Given | None:
+    """What a label may be held against: an answer that will do."""
+    if isinstance(reading, NoReading) or not reading.usable:
+        return None
+    return Given(request_id, row, reading.release, reading.load_generation, reading.output)
 
 
 def _beside(reading: Reading | NoReading, seen: Seen, copy: Mirrored) -> Beside:

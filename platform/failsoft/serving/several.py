@@ -7,6 +7,7 @@ from typing import Any
 
 from failsoft.health.clock import Clock
 from failsoft.serving.request import Answerer
+from failsoft.serving.visit import Waits
 from failsoft.serving.web.messages import Answer, Ask
 
 AT_ONCE = 4
@@ -16,7 +17,7 @@ were shed, and long ones would wait for each other until a healthy model looked 
 
 async def answer_all(answerer: Answerer, request: Ask, *, request_id: str, clock: Clock) -> list[Answer]:
     """One answer for each item, in order. Items that the model has no time for any more are answered by the ladder."""
-    began_s = clock.monotonic_s()
+    waits = Waits(clock.monotonic_s(), request.timeout_ms)
     if not request.is_several:  # the ordinary case: no task and no turns for it
         key = request.key or f"{request_id}/0"
         (item,) = request.items
@@ -25,8 +26,7 @@ async def answer_all(answerer: Answerer, request: Ask, *, request_id: str, clock
                 item,
                 key=key,
                 request_id=request_id,
-                began_s=began_s,
-                timeout_ms=request.timeout_ms,
+                waits=waits,
                 caller=request.whose,
             )
         ]
@@ -39,8 +39,8 @@ async def answer_all(answerer: Answerer, request: Ask, *, request_id: str, clock
                 text,
                 key=key,
                 request_id=request_id,
-                began_s=began_s,
-                timeout_ms=request.timeout_ms,
+                row=row,
+                waits=waits,
                 caller=request.whose,
             )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from failsoft.serving.config import GatewayConfig
 from failsoft.serving.fallback.ladder import FallbackLadder
@@ -76,6 +76,18 @@ class Budget:
         return Allowance(left_s=left_s, whole_s=self.previous_s, by_caller=self.by_caller)
 
 
+class Waits(NamedTuple):
+    """Since when somebody waits for an answer, and how long."""
+
+    began_s: float | None = None
+    """When the request came, on the gateway's clock; None: now. The deadline counts from there."""
+    timeout_ms: float | None = None
+    """How long the caller will wait, if it said so; the configuration bounds it."""
+
+
+NOW = Waits()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Whose:
     """Who asks."""
@@ -85,6 +97,8 @@ class Whose:
     request_id: str
     caller: int | None
     """Number of whose request it is; None: nobody knows."""
+    row: int = 0
+    """Place of the item in its request."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +107,8 @@ class Visit:
 
     key: str
     request_id: str
+    row: int
+    """Place of the item in its request."""
     caller: int | None
     now: Situation
     budget: Budget

@@ -19,6 +19,7 @@ from failsoft.serving.watching.front import FrontDesk
 from failsoft.serving.watching.outcomes import OutcomeBuffer, Seen
 from failsoft.serving.watching.watch import Watch
 from tests.serving.fakes import ladder, plan
+from tests.serving.labels import labels_of
 
 pytestmark = pytest.mark.anyio
 
@@ -49,12 +50,14 @@ class Replica:
         self.desk = self.fresh_desk()
 
     def fresh_desk(self) -> FrontDesk:
+        watch = Watch(HealthPolicy(), lambda epoch, why: self.trips.append((epoch, why)))
         return FrontDesk(
             plan=lambda: self.plan,
             shelf=self.shelf,
-            watch=Watch(HealthPolicy(), lambda epoch, why: self.trips.append((epoch, why))),
+            watch=watch,
             buffer=self.buffer,
             mirror=self.mirror,
+            labels=labels_of(lambda: self.plan, watch, self.buffer),
         )
 
     def note(self, outcome: Outcome, count: int, *, arm: Arm = Arm.SUBJECT) -> None:

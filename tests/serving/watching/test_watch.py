@@ -23,6 +23,7 @@ class Rates:
     oov_mean: float | None = None
     label_mix: Mapping[str, float] = field(default_factory=lambda: {"play": 0.5, "stop": 0.5})
     latency_p95_ms: float | None = 15.0
+    accuracy: float | None = 0.95
 
 
 class Trips:

@@ -26,6 +26,7 @@ from failsoft.serving.rollout.rollout import Rollout
 from failsoft.serving.rollout.stage_settings import StageSettings, stages_in_words
 from failsoft.serving.rollout.stages import stage_named, stage_policy
 from failsoft.serving.rollout.surroundings import HomeSurroundings
+from failsoft.serving.watching.label_exchange import LabelPost, Place
 
 _TICK_S = 0.1
 _LOOK_S = 1.0
@@ -73,6 +74,7 @@ class Controller:
         self._around = HomeSurroundings(home, clock, self._push)
         self._news = asyncio.Event()
         self._roll_call = RollCall(clock)
+        self._labels = LabelPost(clock)
         self._duties: dict[str, asyncio.Task[None]] = {}
         self._settings = StageSettings(home.root, config.profile)
         policy = self._settings.read_or_by_hand()  # a controller that comes back leads on, whatever was written since
@@ -116,6 +118,14 @@ class Controller:
         if bad:
             self._rollout.tick()
         return self._plan()
+
+    async def hand_on(self, labels: list[tuple[int, Any]]) -> None:
+        """Labels of answers that another gateway gave; see :meth:`LabelPost.put`."""
+        self._labels.put(labels)
+
+    async def wait_labels(self, place: Place, timeout_s: float) -> tuple[Place, list[tuple[int, Any]]]:
+        """Labels that came after a place; see :meth:`LabelPost.after`."""
+        return await self._labels.after(place, timeout_s)
 
     async def trip(self, trip: dict[str, Any]) -> str:
         """A gateway found a model ill; see :meth:`Rollout.trip`."""

@@ -27,6 +27,8 @@ from failsoft.serving.plan.trips import Trip
 from failsoft.serving.rollout.control import Controller, ControllerConfig
 from failsoft.serving.rollout.evidence import OutcomeBatch
 from failsoft.serving.rollout.shaping import ready_fractions
+from failsoft.serving.watching.label_exchange import Place
+from failsoft.serving.watching.late_labels import Told
 
 __all__ = [
     "ControllerClient",
@@ -127,6 +129,15 @@ class ControllerClient:
     async def report(self, batches: Sequence[OutcomeBatch]) -> RoutingPlan:
         """See :meth:`Controller.report`."""
         return await self._ask("report", [batch.as_json() for batch in batches])
+
+    async def hand_on(self, labels: Sequence[Told]) -> None:
+        """See :meth:`Controller.hand_on`."""
+        await self._call("hand_on", [tuple(told) for told in labels])
+
+    async def wait_labels(self, place: Place, timeout_s: float) -> tuple[Place, list[Told]]:
+        """See :meth:`Controller.wait_labels`."""
+        place, labels = await self._call("wait_labels", place, timeout_s, within_s=timeout_s + _CALL_S)
+        return place, [Told(*told) for told in labels]
 
     async def trip(self, trip: Trip) -> RoutingPlan:
         """See :meth:`Controller.trip`."""

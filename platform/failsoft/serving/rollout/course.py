@@ -12,6 +12,7 @@ from dataclasses import replace
 from failsoft.errors import ConfigError
 from failsoft.health.clock import Clock
 from failsoft.health.monitor import HealthPolicy, armed_policy
+from failsoft.health.signals import SignalPolicy, armed_for_labels
 from failsoft.serving.plan.durable import DurablePlan
 from failsoft.serving.plan.plan import RoutingPlan, Stage
 from failsoft.serving.plan.planstore import PlanStore, RolloutState
@@ -48,7 +49,7 @@ class Course:
         self.now_s = self.kept_s = self.shaped_s = clock.monotonic_s()
         self.durable = DurablePlan(store, around, release=release)
         self.gather = Gatherer(
-            self._health(), max_gap_s=policy.max_gap_s, counts=self.durable.state.counts, signals=policy.signals
+            self._health(), max_gap_s=policy.max_gap_s, counts=self.durable.state.counts, signals=self._signals()
         )
         self.shaped_at = self.gather.counts.in_stage.total
         if self.durable.damage is not None:
@@ -79,7 +80,7 @@ class Course:
         """Judge by another policy from now on. The same one again changes nothing, and no timer starts anew."""
         if policy != self.policy:
             self.policy = policy
-            self.gather.max_gap_s, self.gather.signals = policy.max_gap_s, policy.signals
+            self.gather.max_gap_s, self.gather.signals = policy.max_gap_s, self._signals()
             self.gather.restart(self._health(), self.gather.counts)
             self.around.record("policy_changed", "another stage policy is in force", epoch=self.plan.epoch)
 
@@ -93,6 +94,7 @@ class Course:
         self.durable.go(state)
         self.kept_s = self.shaped_s = self._clock.monotonic_s()
         if begins_stage:
+            self.gather.signals = self._signals()
             self.gather.restart(self._health(), state.counts)
         elif state.plan.stand_in is None:
             self.gather.forget_stand_in()
@@ -155,6 +157,11 @@ class Course:
         except ConfigError as error:
             self.around.record("health_not_armed", str(error), release=self.plan.subject_release)
             return self.policy.health
+
+    def _signals(self) -> SignalPolicy:
+        """What else is heard; late labels against the release's own accuracy where that is known."""
+        release = self.plan.subject_release
+        return armed_for_labels(self.policy.signals, release, self.around.accuracy(release))[0]
 
     def _distrust(self, damage: str) -> None:
         """What was true is not known for sure: number past it, and let a subject that answers callers start again."""

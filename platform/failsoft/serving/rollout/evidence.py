@@ -95,7 +95,9 @@ class Gatherer:
     def restart(self, health: HealthPolicy, counts: Counts) -> None:
         """A stage begins with what still counts; without a trial going on, nothing does."""
         self.counts = counts
-        self._subject = SignalPanel(health, self.signals)
+        before, self._subject = self._subject, SignalPanel(health, self.signals)
+        if counts.on_trial.total:  # the same weights go on, and late labels about them are few
+            self._subject.take_labels_of(before)
         self._by_caller.clear()
         self._last_s = self.first_s = None
         if not counts.on_trial.total:
@@ -188,6 +190,8 @@ def _feed(panel: SignalPanel, batch: OutcomeBatch) -> None:
         panel.record(outcome, caller)
     for slow, caller in interleaved(batch.timed_calls()):
         panel.record_latency(slow=slow, caller=caller)
+    for wrong, caller in interleaved(batch.labelled_answers()):
+        panel.record_feedback(right=not wrong, caller=caller)
     panel.verdict()
 
 

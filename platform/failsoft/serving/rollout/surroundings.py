@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from failsoft.artifacts.bundle import Bundle, Role
+from failsoft.artifacts.bundle import Baseline, Bundle, Role
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.manifest import read_manifest, verify_file
 from failsoft.artifacts.store import Artifact
@@ -37,6 +37,10 @@ class Surroundings(Audience, Protocol):
         """Share of bad answers in the release's own healthy baseline; None: unknown."""
         ...
 
+    def accuracy(self, release: str) -> float | None:
+        """Share of right answers in the same; None: unknown."""
+        ...
+
     def ready_fraction(self, plan: RoutingPlan) -> float | None:
         """Share of the subject's replicas that are ready, as last seen; None: unknown."""
         ...
@@ -56,7 +60,7 @@ class HomeSurroundings:
         self._ledger = Ledger(home.ledger, clock, side=Side.SERVING, subject="rollout")
         self._clock = clock
         self._on_plan = on_plan
-        self._baselines: dict[str, tuple[float | None, float]] = {}
+        self._baselines: dict[str, tuple[Baseline | None, float]] = {}
         self.ready: Mapping[Colour, float] = {}
         """Share of each colour's replicas that are ready, as last seen; a colour that is absent is unknown."""
 
@@ -78,20 +82,30 @@ class HomeSurroundings:
         return self.ready.get(plan.subject)
 
     def healthy_bad_fraction(self, release: str) -> float | None:
-        """From the release's baseline, read once; an unreadable one is unknown and is tried again after a while."""
-        now_s = self._clock.monotonic_s()
-        rate, read_s = self._baselines.get(release, (None, None))
-        if rate is None and (read_s is None or now_s - read_s >= _ASK_AGAIN_S):
-            rate = self._read_baseline(release)
-            self._baselines[release] = (rate, now_s)
-        return rate
+        """From the release's baseline."""
+        baseline = self._baseline(release)
+        return None if baseline is None else baseline.weak_fraction
 
-    def _read_baseline(self, release: str) -> float | None:
+    def accuracy(self, release: str) -> float | None:
+        """Likewise."""
+        baseline = self._baseline(release)
+        return None if baseline is None else baseline.accuracy
+
+    def _baseline(self, release: str) -> Baseline | None:
+        """Read once; an unreadable one is unknown and is tried again after a while."""
+        now_s = self._clock.monotonic_s()
+        baseline, read_s = self._baselines.get(release, (None, None))
+        if baseline is None and (read_s is None or now_s - read_s >= _ASK_AGAIN_S):
+            baseline = self._read_baseline(release)
+            self._baselines[release] = (baseline, now_s)
+        return baseline
+
+    def _read_baseline(self, release: str) -> Baseline | None:
         """Only the small file that holds it is verified: weights are checked by whoever loads them."""
         path = self._releases / release
         try:
             manifest = read_manifest(path)
             verify_file(path, manifest, Role.BASELINE)
-            return Bundle.of(Artifact(name=release, path=path, manifest=manifest)).baseline().weak_fraction
+            return Bundle.of(Artifact(name=release, path=path, manifest=manifest)).baseline()
         except (ArtifactError, TypeError, OSError):  # absent, damaged, or of another shape: unknown
             return None

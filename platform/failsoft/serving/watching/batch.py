@@ -15,7 +15,9 @@ from failsoft.serving.plan.plan import Arm
 from failsoft.serving.watching.beside import NOTHING_BESIDE, Beside, beside_of
 
 KeyT = TypeVar("KeyT")
-SLOW, TIMED = "slow", "timed"
+SLOW, TIMED, WRONG, LABELLED = "slow", "timed", "wrong", "labelled"
+_SIDES = frozenset({SLOW, TIMED, WRONG, LABELLED})
+"""Counts of a caller beside those of outcomes."""
 _MAX_CALLS = 1_000_000
 """A gateway reports at least every few seconds; each call of a report is fed to a window, so they must be countable."""
 
@@ -42,15 +44,21 @@ class OutcomeBatch:
     """Answers that took the model too long for its release …"""
     timed: int = 0
     """… of so many whose time and whose release's time are known."""
+    wrong: int = 0
+    """Answers that turned out wrong …"""
+    labelled: int = 0
+    """… of so many whose right label came by now, also from before this plan, by the weights of this arm."""
     callers: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
-    """The part of some callers in all this: for each, counts by an outcome's name, ``slow`` and ``timed``."""
+    """The part of some callers in all this: for each, counts by an outcome's name, and ``slow``, ``timed``,
+    ``wrong`` and ``labelled``."""
     beside: Beside = NOTHING_BESIDE
     """Mirrored answers beside the live ones."""
 
     def __post_init__(self) -> None:
         """Refuse what would cancel evidence, make some up, or count twice: a number that is none is never old."""
         parts = [part for by_caller in self.callers.values() for part in by_caller.values()]
-        shares = [(self.agree, self.compared), (self.slow, self.timed), *self._parts_and_wholes()]
+        shares = [(self.agree, self.compared), (self.slow, self.timed), (self.wrong, self.labelled)]
+        shares += self._parts_and_wholes()
         numbers: list[Any] = [self.sequence, self.epoch, *self.outcomes.values(), *parts, *(part for part, _ in shares)]
         whole = all(isinstance(number, Integral) and int(number) >= 0 for number in numbers)
         kinds: tuple[tuple[Any, Any], ...] = (
@@ -67,9 +75,10 @@ class OutcomeBatch:
         for part in self.callers.values():
             brought.update(part)
         whole = {str(outcome): count for outcome, count in self.outcomes.items()}
-        whole |= {SLOW: self.slow, TIMED: self.timed}
+        whole |= {SLOW: self.slow, TIMED: self.timed, WRONG: self.wrong, LABELLED: self.labelled}
         yield from ((count, whole.get(kind, 0)) for kind, count in brought.items())
-        yield from ((part.get(SLOW, 0), part.get(TIMED, 0)) for part in self.callers.values())
+        for one, all_ in ((SLOW, TIMED), (WRONG, LABELLED)):
+            yield from ((part.get(one, 0), part.get(all_, 0)) for part in self.callers.values())
 
     @property
     def has_bad(self) -> bool:
@@ -79,7 +88,7 @@ class OutcomeBatch:
     def part(self, caller: int) -> dict[Outcome, int]:
         """How one caller's calls ended."""
         part = self.callers.get(caller, {})
-        return {Outcome(name): count for name, count in part.items() if name not in (SLOW, TIMED)}
+        return {Outcome(name): count for name, count in part.items() if name not in _SIDES}
 
     def without(self, callers: Iterable[int]) -> dict[Outcome, int]:
         """How the calls of all other callers ended."""
@@ -90,13 +99,19 @@ class OutcomeBatch:
 
     def timed_calls(self) -> dict[tuple[bool, int | None], int]:
         """How many calls were slow and how many not, for each caller who is told apart and for all others."""
-        counts: dict[tuple[bool, int | None], int] = {(True, None): self.slow, (False, None): self.timed - self.slow}
+        return self._by_caller(SLOW, self.slow, TIMED, self.timed)
+
+    def labelled_answers(self) -> dict[tuple[bool, int | None], int]:
+        """The same of answers that turned out wrong, or not."""
+        return self._by_caller(WRONG, self.wrong, LABELLED, self.labelled)
+
+    def _by_caller(self, bad: str, of_bad: int, all_: str, of_all: int) -> dict[tuple[bool, int | None], int]:
+        counts: dict[tuple[bool, int | None], int] = {(True, None): of_bad, (False, None): of_all - of_bad}
         for caller, part in self.callers.items():
-            slow, timed = part.get(SLOW, 0), part.get(TIMED, 0)
-            own = {True: slow, False: timed - slow}
-            for is_slow, count in own.items():
-                counts[is_slow, caller] = count
-                counts[is_slow, None] -= count
+            own = {True: part.get(bad, 0), False: part.get(all_, 0) - part.get(bad, 0)}
+            for is_bad, count in own.items():
+                counts[is_bad, caller] = count
+                counts[is_bad, None] -= count
         return {key: count for key, count in counts.items() if count > 0}
 
     def as_json(self) -> dict[str, Any]:
@@ -114,7 +129,12 @@ class OutcomeBatch:
             "slow": self.slow,
             "timed": self.timed,
             "callers": {str(caller): dict(part) for caller, part in self.callers.items()},
-        } | ({"beside": self.beside.as_json()} if self.beside.answers else {})
+        } | self._seldom_as_json()
+
+    def _seldom_as_json(self) -> dict[str, Any]:
+        """What most batches have none of."""
+        labels = {WRONG: self.wrong, LABELLED: self.labelled} if self.labelled else {}
+        return labels | ({"beside": self.beside.as_json()} if self.beside.answers else {})
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> OutcomeBatch:
@@ -127,7 +147,10 @@ class OutcomeBatch:
             fields = dict(body)
             outcomes = {Outcome(name): count for name, count in fields.pop("outcomes").items()}
             callers = {int(caller): dict(part) for caller, part in fields.pop("callers", {}).items()}
-            if not max(sum(outcomes.values()), fields.get("timed", 0), len(callers)) <= _MAX_CALLS:
+            if (
+                not max(sum(outcomes.values()), fields.get(TIMED, 0), fields.get(LABELLED, 0), len(callers))
+                <= _MAX_CALLS
+            ):
                 raise ValueError(f"more than {_MAX_CALLS:,} calls between two reports")
             beside = beside_of(fields.pop("beside", None))
             return cls(arm=Arm(fields.pop("arm")), outcomes=outcomes, callers=callers, beside=beside, **fields)

@@ -11,6 +11,7 @@ from failsoft.serving.arms.mirror import MirrorQueue, NotMirrored
 from failsoft.serving.kit import KitShelf
 from failsoft.serving.plan.plan import Arm, Colour, RoutingPlan
 from failsoft.serving.request import Mirrored, Situation
+from failsoft.serving.watching.late_labels import LateLabels
 from failsoft.serving.watching.outcomes import OutcomeBuffer, Seen
 from failsoft.serving.watching.watch import Watch
 from failsoft.serving.web.messages import Answer
@@ -43,6 +44,7 @@ class FrontDesk:
         watch: the replica's own eye on the subject.
         buffer: counts for the controller.
         mirror: takes copies for the subject.
+        labels: remembers answers for labels that come later.
     """
 
     def __init__(
@@ -53,12 +55,14 @@ class FrontDesk:
         watch: Watch,
         buffer: OutcomeBuffer,
         mirror: MirrorQueue[Mirrored],
+        labels: LateLabels,
     ) -> None:
         self._plan = plan
         self._shelf = shelf
         self._watch = watch
         self._buffer = buffer
         self._mirror = mirror
+        self._labels = labels
         self._counts = Counts()
         self._refusals: dict[str, str | None] = {}
         watch.arm(shelf.kit.release, shelf.kit.baseline)
@@ -102,6 +106,7 @@ class FrontDesk:
         self._counts.outcomes[f"{'rescue' if seen.rescue else seen.arm}_{seen.outcome}"] += 1
         if seen.rescue:
             return
+        self._labels.noted(seen)
         if seen.arm is Arm.SUBJECT:
             self._buffer.record(seen, slow=self._watch.slow(seen))
             self._watch.record(seen)
@@ -116,9 +121,10 @@ class FrontDesk:
         """Count an answer that is no evidence about the plan's release."""
         self._counts.stale[colour] += 1
 
-    def answered(self, answer: Answer) -> None:
-        """Count one answered request."""
+    def answered(self, answer: Answer, row: int) -> None:
+        """Count one answered item."""
         self._counts.sources[answer.source] += 1
+        self._labels.answered(answer, row)
 
     def mirror(self, copy: Mirrored) -> None:
         """Queue a copy for the subject, or drop and count it."""
@@ -158,5 +164,6 @@ class FrontDesk:
                 "dropped": dict(self._mirror.dropped),
                 "error": self._mirror.last_error,
             },
+            "late_labels": self._labels.status(),
             "counts": self._counts.as_json() | {"reports_given_up": self._buffer.given_up},
         }

@@ -15,7 +15,8 @@ from failsoft.errors import ConfigError
 from failsoft.health.monitor import BAD
 from failsoft.health.window import Outcome
 from failsoft.serving.plan.plan import Arm
-from failsoft.serving.watching.batch import SLOW, TIMED, OutcomeBatch
+from failsoft.serving.watching.answer_memory import Given
+from failsoft.serving.watching.batch import LABELLED, SLOW, TIMED, WRONG, OutcomeBatch
 from failsoft.serving.watching.beside import NOTHING_BESIDE, Beside
 
 _MAX_NOTED = 16
@@ -50,6 +51,8 @@ class Seen:
     """The text had to be mended before the model could read it."""
     caller: int | None = None
     """Number of whose request it was; None: nobody knows."""
+    given: Given | None = None
+    """What a label that comes later will be held against; None: nothing that a caller was given."""
 
 
 @dataclass(kw_only=True)
@@ -60,6 +63,8 @@ class _Tally:
     latency_ms: float = 0.0
     slow: int = 0
     timed: int = 0
+    wrong: int = 0
+    labelled: int = 0
     agree: int = 0
     compared: int = 0
     beside: Beside = NOTHING_BESIDE
@@ -117,6 +122,18 @@ class OutcomeBuffer:
         if self.on_record is not None:
             self.on_record(seen)
 
+    def label(self, *, epoch: int, arm: Arm, mirrored: bool, right: bool, caller: int | None) -> None:
+        """Count an answer whose label has come, under the plan in which its weights are loaded now."""
+        tally = self._tallies.setdefault((epoch, arm, mirrored), _Tally())
+        tally.labelled += 1
+        tally.wrong += not right
+        if caller is not None and not right:
+            self._note(caller)
+        if caller is not None and caller in self._noted:
+            part = tally.callers.setdefault(caller, Counter())
+            part[LABELLED] += 1
+            part[WRONG] += not right
+
     def _note(self, caller: int) -> None:
         """Remember who brought something bad; the one who did so longest ago is forgotten for it."""
         self._noted.pop(caller, None)
@@ -154,6 +171,8 @@ class OutcomeBuffer:
             latency_ms=tally.latency_ms,
             slow=tally.slow,
             timed=tally.timed,
+            wrong=tally.wrong,
+            labelled=tally.labelled,
             callers={caller: dict(part) for caller, part in tally.callers.items()},
             agree=tally.agree,
             compared=tally.compared,

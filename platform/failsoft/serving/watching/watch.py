@@ -11,7 +11,7 @@ from typing import Any
 
 from failsoft.health.monitor import HealthPolicy, Status
 from failsoft.health.panel import Finding, SignalPanel
-from failsoft.health.signals import HealthyBehaviour, SignalPolicy, is_slow
+from failsoft.health.signals import HealthyBehaviour, SignalPolicy, armed_for_labels, is_slow
 from failsoft.serving.plan.plan import RoutingPlan
 from failsoft.serving.watching.outcomes import Seen
 
@@ -33,7 +33,7 @@ class Watch:
         self._on_trip = on_trip
         self._panel = SignalPanel(policy, self._signals)
         self._since = self._epoch = -1
-        self._weights: object = None
+        self._weights: tuple[object, ...] = ()
         self._tripped = False
         self.refusal: str | None = None
         """Why the policy is not armed from the release's baseline; None when it is. The watch runs unarmed then, which
@@ -41,7 +41,10 @@ class Watch:
 
     def arm(self, release: str, baseline: HealthyBehaviour | None) -> None:
         """Take a release's healthy behaviour as the measure; a refusal in words leaves the plain policy in force."""
-        self._panel = SignalPanel(self._policy, self._signals, release=release, healthy=baseline)
+        signals = self._signals
+        if baseline is None:
+            signals, _ = armed_for_labels(signals, release, None)
+        self._panel = SignalPanel(self._policy, signals, release=release, healthy=baseline)
         refusals = self._panel.armed.refusals
         if baseline is None:
             refusals = (
@@ -59,7 +62,7 @@ class Watch:
         weights = plan.stage, plan.subject, plan.load_generation.get(plan.subject)
         if plan.epoch != self._epoch and weights != self._weights:
             self._since, self._tripped = plan.epoch, False
-            self._panel.clear()
+            self._panel.clear(but_labels=_same_load(weights, self._weights))
         self._epoch, self._weights = plan.epoch, weights
 
     def record(self, seen: Seen) -> None:
@@ -76,10 +79,7 @@ class Watch:
             panel.record_oov(seen.oov_share, caller)
             if seen.label:
                 panel.record_label(seen.label, caller)
-        finding = panel.verdict()
-        if finding.status is Status.DEGRADED:
-            self._tripped = True
-            self._on_trip(seen.epoch, f"{finding.reason}{self._kinds(finding)}")
+        self._judge(seen.epoch)
 
     def slow(self, seen: Seen) -> bool | None:
         """Whether the subject took too long for its release; None where that is unknown."""
@@ -89,9 +89,11 @@ class Watch:
         """Whether a model of another release took too long for it."""
         return is_slow(self._signals, latency_p95_ms, model_ms=seen.model_ms, texts=seen.together)
 
-    def feedback(self, *, right: bool) -> None:
-        """What somebody says later about an answer that the subject gave under this plan."""
-        self._panel.record_feedback(right=right)
+    def feedback(self, *, right: bool, caller: int | None = None) -> None:
+        """Whether an answer of the weights that are watched turned out right, under whatever plan it was given."""
+        if not self._tripped:
+            self._panel.record_feedback(right=right, caller=caller)
+            self._judge(self._epoch)
 
     def holds_back(self, caller: int | None) -> str | None:
         """Why this request of a caller had better not go to the subject; None: it may. Ask once for each request."""
@@ -113,9 +115,20 @@ class Watch:
         """What each signal says, for people."""
         return self._panel.status()
 
+    def _judge(self, epoch: int) -> None:
+        finding = self._panel.verdict()
+        if finding.status is Status.DEGRADED:
+            self._tripped = True
+            self._on_trip(epoch, f"{finding.reason}{self._kinds(finding)}")
+
     def _kinds(self, finding: Finding) -> str:
         """What the bad answers were, as ``: 15 weak, 5 late``."""
         if finding.other is not None:
             return ""
         kinds = {kind: count for kind, count in self._panel.kinds().items() if kind != "good"}
         return ": " + ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) if kinds else ""
+
+
+def _same_load(weights: tuple[object, ...], before: tuple[object, ...]) -> bool:
+    """Whether only the stage is another one."""
+    return weights[1:] == before[1:]

@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from failsoft.errors import NotAuthorizedError
 
 _SCHEME = "bearer"
+Guard = Callable[[str | None], None]
+"""Raises NotAuthorizedError unless an Authorization header may pass."""
 
 
-def bearer_guard(token: str) -> Callable[[str | None], None]:
-    """A check of ``Authorization`` headers that raises NotAuthorizedError unless the header carries ``token``.
+def bearer_guard(token: str) -> Guard:
+    """A check of ``Authorization`` headers that raises NotAuthorizedError unless the header carries ``token``."""
+    return _guard(
+        [token],
+        "this route is the operator's: send 'Authorization: Bearer TOKEN' with the token from the file operator-token "
+        "in the home folder, or from $FAILSOFT_TOKEN",
+    )
 
-    How long the check takes says nothing about how much of a guess was right.
-    """
-    expected = _as_bytes(token)
+
+def label_guard(token: str, operator: str) -> Guard:
+    """The same for labels: either token opens that route."""
+    return _guard(
+        [token, operator],
+        "labels need a token: send 'Authorization: Bearer TOKEN' with the token from the file label-token in the home "
+        "folder, or from $FAILSOFT_LABEL_TOKEN",
+    )
+
+
+def _guard(tokens: Sequence[str], refusal: str) -> Guard:
+    """How long the check takes says nothing about how much of a guess was right."""
+    expected = [_as_bytes(token) for token in tokens]
 
     def check(authorization: str | None) -> None:
         scheme, _, given = (authorization or "").partition(" ")
-        right = hmac.compare_digest(_as_bytes(given.strip()), expected)
-        if not (right and scheme.lower() == _SCHEME and expected):
-            raise NotAuthorizedError(
-                "this route is the operator's: send 'Authorization: Bearer TOKEN' with the token from the file "
-                "operator-token in the home folder, or from $FAILSOFT_TOKEN"
-            )
+        right = [bool(one) and hmac.compare_digest(_as_bytes(given.strip()), one) for one in expected]
+        if not (any(right) and scheme.lower() == _SCHEME):
+            raise NotAuthorizedError(refusal)
 
     return check
 

@@ -1,0 +1,91 @@
+"""The route for right labels that come after the answer. Whoever sends them has a token that opens nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+from fastapi import Body, Depends, FastAPI, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from failsoft.serving.watching.answer_memory import answer_key
+from failsoft.serving.watching.late_labels import Told
+from failsoft.serving.web.api_description import refusals
+from failsoft.serving.web.messages import MAX_TEXTS, Id
+
+LABELS = "/v1/labels"
+MAX_LABELS = 1000
+"""In one request."""
+_MAX_LABEL_CHARS = 1000
+
+
+def _fits(label: Any) -> Any:
+    chars = len(json.dumps(label))
+    if chars > _MAX_LABEL_CHARS:
+        raise ValueError(f"a label of {chars} characters of JSON, at most {_MAX_LABEL_CHARS} are compared")
+    return label
+
+
+class LateLabel(BaseModel):
+    """What the right answer to one item would have been."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    request_id: Id = Field(description="As it came back in the answer.")
+    item: int = Field(default=0, ge=0, lt=MAX_TEXTS, description="Place among several items of one request.")
+    label: Annotated[Any, AfterValidator(_fits)] = Field(description="The right output, as the app gives outputs.")
+
+
+class LateLabels(BaseModel):
+    """Labels of answers that were given before: of right ones and wrong ones alike, else they say nothing."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    labels: list[LateLabel] = Field(min_length=1, max_length=MAX_LABELS)
+
+
+_EXAMPLES: dict[str, Any] = {
+    "two": {
+        "value": {
+            "labels": [
+                {"request_id": "7c0f", "label": "PlayMusic"},
+                {"request_id": "b-1", "item": 1, "label": "GetWeather"},
+            ]
+        }
+    }
+}
+_ENDS: dict[str, Any] = {"ends": {"value": {"counted": 1, "handed_on": 1}}}
+_Token = Annotated[
+    HTTPAuthorizationCredentials | None,
+    Security(HTTPBearer(auto_error=False, scheme_name="labels", description="The label token, or the operator's.")),
+]
+
+
+def add_labels(
+    app: FastAPI, take: Callable[[Sequence[Told]], dict[str, int]], guard: Callable[[str | None], None]
+) -> None:
+    """Add the route.
+
+    Args:
+        app: of the gateway.
+        take: counts labels and says how many came to which end; returns at once.
+        guard: raises NotAuthorizedError unless an Authorization header may send labels.
+    """
+
+    def may_label(token: _Token) -> None:
+        guard(None if token is None else f"{token.scheme} {token.credentials}")
+
+    async def labels(body: Annotated[LateLabels, Body(openapi_examples=_EXAMPLES)]) -> dict[str, int]:
+        return take([Told(answer_key(one.request_id, one.item), one.label) for one in body.labels])
+
+    app.add_api_route(
+        LABELS,
+        labels,
+        methods=["POST"],
+        summary="Tell the right labels of answers that were given before; the same label twice counts once",
+        dependencies=[Depends(may_label)],
+        response_description="How many came to which end",
+        responses=refusals(LABELS, 400, 401, 413, 422) | {200: {"content": {"application/json": {"examples": _ENDS}}}},
+    )
