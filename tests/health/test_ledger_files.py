@@ -123,3 +123,19 @@ def test_many_processes_put_files_away_at_once_and_no_event_is_lost(tmp_path: Pa
     for writer in range(3):
         own = [event for event in read_ledger(path).events if event.subject == f"writer-{writer}"]
         assert sorted(event.data["number"] for event in own) == list(range(200))
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("looked_at", [1, 14, 15, 16, 40, 99])
+def test_who_comes_back_goes_on_where_he_was_however_many_files_later(tmp_path: Path, looked_at: int) -> None:
+    ledger = book(tmp_path)
+    for number in range(looked_at):
+        ledger.record("trip", "so", number=number)
+    before = Tail(ledger.path)
+    before.skip()
+    before.close()
+    for number in range(looked_at, 100):
+        ledger.record("trip", "so", number=number)
+    again = Tail(ledger.path, after=before.position)
+    assert numbers(again.new_lines()) == list(range(looked_at, 100))
+    again.close()

@@ -11,6 +11,7 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -63,6 +64,14 @@ def all_lines(path: Path) -> Iterator[bytes]:
             now.close()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Position:
+    """How far somebody has read: the number of a file (the one that is written has the next), and bytes of it."""
+
+    file: int = 0
+    bytes: int = 0
+
+
 class Tail:
     """The lines that were added since it last looked, at first all of them; follows the ledger into its next file.
 
@@ -70,9 +79,16 @@ class Tail:
     slow for the length of a whole file is in the ledger, and not seen here.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, after: Position | None = None) -> None:
+        """``after``: begin there, as an earlier one's :attr:`position` says; None begins with the oldest file."""
         self._path = path
+        self._after = after or Position()
         self._parts: list[_Part] = []
+
+    @property
+    def position(self) -> Position:
+        """Behind the last whole line that was given out."""
+        return self._parts[-1].position if self._parts else self._after
 
     def new_lines(self) -> list[bytes]:
         """Whole lines only: one that is still being written comes with a later look."""
@@ -83,39 +99,62 @@ class Tail:
             self._parts.pop(0).file.close()
         return lines
 
-    def _rest(self) -> list[bytes]:
-        return [line for part in self._parts for line in part.rest()]
+    def skip(self) -> None:
+        """Pass over all that is there now."""
+        self.new_lines()
 
     def close(self) -> None:
-        """Give the files back."""
+        """Give the files back; the position stays."""
+        self._after = self.position
         for part in self._parts:
             part.file.close()
         self._parts.clear()
 
+    def _rest(self) -> list[bytes]:
+        return [line for part in self._parts for line in part.rest()]
+
     def _move_on(self) -> bool:
         """To the file that follows the one at hand; False when there is none yet."""
-        here = self._parts[-1].file if self._parts else None
-        if here is not None and _same(here, self._path):
-            return False
-        files = [*archives(self._path), self._path]
-        after = [number + 1 for number, there in enumerate(files) if here is not None and _same(here, there)]
-        file = _opened(files[after[0]] if after and after[0] < len(files) else files[0] if here is None else self._path)
-        if file is None:
-            return False
-        self._parts.append(_Part(file))
-        return True
+        while not (self._parts and _same(self._parts[-1].file, self._path)):
+            files = _numbered(self._path)
+            here = self._parts[-1].number + 1 if self._parts else self._after.file
+            number = min((number for number in files if number >= here), default=max(files))
+            file = _opened(files[number])
+            if file is None:
+                return False
+            if not _same(file, _numbered(self._path).get(number, self._path)):
+                file.close()  # put away between the two looks: that was a later file
+                continue
+            begin = self._after.bytes if not self._parts and number == self._after.file else 0
+            self._parts.append(_Part(file, number, begin))
+            return True
+        return False
 
 
 class _Part:
     """A file that is read as it grows."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, number: int, begin: int) -> None:
         self.file = file
+        self.number = number
+        self._read = file.seek(begin)
         self._begun = b""
 
+    @property
+    def position(self) -> Position:
+        return Position(file=self.number, bytes=self._read - len(self._begun))
+
     def rest(self) -> list[bytes]:
-        *whole, self._begun = (self._begun + self.file.read()).split(b"\n")
+        news = self.file.read()
+        self._read += len(news)
+        *whole, self._begun = (self._begun + news).split(b"\n")
         return [line for line in whole if line.strip()]
+
+
+def _numbered(path: Path) -> dict[int, Path]:
+    """All files by number. The one that is written has the next: what is put away just now keeps that number."""
+    files = {_number(there): there for there in archives(path)}
+    return files | {max(files, default=0) + 1: path}
 
 
 def _opened(path: Path) -> BinaryIO | None:
