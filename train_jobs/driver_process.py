@@ -31,6 +31,7 @@ from failsoft.local_ray import settle_environment
 from train_jobs.child import STACKS_SIGNAL
 from train_jobs.config import JobConfig
 from train_jobs.connect import connected, is_submitted
+from train_jobs.exporting import exporting
 
 EXIT_ORPHANED = 75
 """Of a child whose supervisor is gone; nobody is left to read it."""
@@ -119,6 +120,7 @@ class _Post:
         self._driver.start()
         if not self._connected:
             self._stack.enter_context(connected(self._config))
+            self._stack.enter_context(exporting(self._config))
             self._stack.enter_context(_passing_signals_on(self._config))
             self._connected = True
 

@@ -37,6 +37,7 @@ from failsoft.training.survival.room import NodeRoom
 from train_jobs.build import build_loop
 from train_jobs.config import JobConfig
 from train_jobs.connect import is_submitted
+from train_jobs.exporting import exporting
 from train_jobs.publish import FinishedRun, publish_run
 from train_jobs.remote import look_at_remote
 from train_jobs.result import JobResult
@@ -59,7 +60,7 @@ def run_job(config: JobConfig) -> JobResult:
     config = replace(config, home=home.root)  # absolute: workers start in another folder
     folder, notice = home.run(config.run), Notice()
     alone = sole_trainer(folder, clock, patience_s=0.0)
-    with sole_driver(folder), alone, listening(notice), passing_on(notice, folder):
+    with sole_driver(folder), alone, listening(notice), passing_on(notice, folder), exporting(config):
         return carry_through(config, HereDriver(config, clock), clock=clock, heard=lambda: notice.heard is not None)
 
 

@@ -30,6 +30,7 @@ from train_jobs.config import JobConfig
 from train_jobs.connect import connected
 from train_jobs.crew import Crew
 from train_jobs.entry import hearing
+from train_jobs.exporting import exporting
 from train_jobs.prepared import prepared_corpus
 from train_jobs.supervised import plan_of_crew, storage_of
 
@@ -133,6 +134,7 @@ def train_own(
         stack.enter_context(hearing(notice))
         stack.enter_context(passing_on(notice, folder))
         stack.enter_context(connected(job.config))
+        stack.enter_context(exporting(job.config))
         progress.turn(Phase.PREPARING)
         try:
             final = _carried_through(job, home, clock, say, notice)

@@ -84,6 +84,10 @@ class RunMetrics:
         if self._clock.monotonic_s() >= self._sums_due_s:
             self._sums()
 
+    def close(self) -> None:
+        """Give the ledger's file back."""
+        self._tail.close()
+
     def _put(self, metric: Metric, value: float | None) -> None:
         self._book.put(metric, value, self._run)
 
