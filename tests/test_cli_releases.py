@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from failsoft.errors import ArtifactMissingError, ConfigError, DamagedArtifactEr
 from failsoft.health.clock import ManualClock, SystemClock
 from failsoft.health.ledger import read_ledger
 from failsoft.models.narrow import Width
+from failsoft.release.leftovers import PROVENANCE
 from failsoft.remote import GatewayClient
 from failsoft.serving.plan.plan import Colour, RoutingPlan, Stage
 from failsoft.serving.plan.planstore import PlanStore, RolloutState
@@ -163,6 +165,22 @@ def test_gc_keeps_what_serves_what_is_before_it_what_is_pinned_and_the_newest(sh
     typed(shelf, "release", "unpin", "r-4")
     typed(shelf, "release", "gc", "--keep", "2")
     assert "r-4" not in names(shelf)
+
+
+def test_gc_also_removes_what_killed_processes_left_and_old_candidates_that_failed(shelf: Path) -> None:
+    for number in range(3):
+        folder = shelf / "candidates" / f"c-{number}"
+        folder.mkdir(parents=True)
+        (folder / PROVENANCE).write_text("{}")
+        os.utime(folder / PROVENANCE, (number, number))
+    (shelf / "releases" / ".aside-r-9-0123").mkdir()
+    said = typed(shelf, "release", "gc", "--keep", "8", "--keep-candidates", "2", "--dry-run").output
+    assert "would remove c-0" in said
+    assert (shelf / "candidates" / "c-0").exists()
+    said = typed(shelf, "release", "gc", "--keep", "8", "--keep-candidates", "2").output
+    assert "half a publication or removal: its process is gone" in said
+    assert sorted(path.name for path in (shelf / "candidates").iterdir()) == ["c-1", "c-2"]
+    assert names(shelf) == [f"r-{number}" for number in range(8)]
 
 
 def test_gc_leaves_what_comes_into_use_while_it_removes_others(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,8 @@ from failsoft.artifacts.manifest import MANIFEST_NAME
 from failsoft.errors import ConfigError, DamagedArtifactError
 from failsoft.health.clock import Clock
 from failsoft.models.narrow import Width
-from failsoft.release.publish import PROVENANCE, Publisher
+from failsoft.release.leftovers import PROVENANCE
+from failsoft.release.publish import Publisher
 from failsoft.release.replica import Probe
 from failsoft.release.settings import GateSettings
 from failsoft.release.variants import make_variant

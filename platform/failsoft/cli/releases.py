@@ -18,6 +18,7 @@ from failsoft.health.ledger import Ledger, Side
 from failsoft.remote import GatewayClient
 
 if TYPE_CHECKING:
+    from failsoft.release.leftovers import Leftover
     from failsoft.release.shelf import Standing
     from train_jobs.gate import Ask
 
@@ -199,12 +200,17 @@ def unpin(name: _Name, home: HomeOption = None) -> None:
 @release_app.command()
 def gc(
     keep: Annotated[int, typer.Option(help="So many of the newest stay; at least 2.")] = _KEEP,
+    keep_candidates: Annotated[int, typer.Option(help="So many of the newest that failed stay.")] = _KEEP,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
     home: HomeOption = None,
 ) -> None:
-    """Remove old releases; never the served one, what is loaded, what was served before, or what is pinned."""
+    """Remove old releases; never the served one, what is loaded, what was served before, or what is pinned.
+
+    Also old candidates that failed, and what killed processes left half done.
+    """
     found = Home.find(home)
     going = [standing for standing in _standings(found, keep) if not standing.kept_for]
+    rest = _rest(found, keep_candidates)
     for standing in going:
         name = standing.artifact.name
         if not dry_run and not _removed(found, keep, name):
@@ -212,8 +218,21 @@ def gc(
             continue
         said = "would remove" if dry_run else "removed"
         console.print(f"{said} {name} ({standing.size_bytes / 1e6:.2f} MB)", highlight=False, markup=False)
-    if not going:
+    for leftover in rest:
+        size_mb = leftover.size_bytes / 1e6
+        if dry_run or leftover.remove():
+            said = "would remove" if dry_run else "removed"
+            words = f"{said} {leftover.folder.name} ({size_mb:.2f} MB): {leftover.what}"
+            console.print(words, highlight=False, markup=False)
+    if not going and not rest:
         console.print("nothing to remove", highlight=False, markup=False)
+
+
+def _rest(home: Home, keep: int) -> list[Leftover]:
+    from failsoft.release.leftovers import leftovers
+
+    found = leftovers(home, releases=home.releases(SystemClock()).root, keep_newest=keep)
+    return [leftover for leftover in found if not leftover.kept]
 
 
 def _removed(home: Home, keep: int, name: str) -> bool:

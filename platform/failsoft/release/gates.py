@@ -32,9 +32,9 @@ def judge_not_flatter(deviation: Deviation, policy: GatePolicy, *, against: str)
     """Has a retrained model become flatter than the served one? Over-regularised ones have; better ones are sharper.
 
     One-sided, unlike :func:`judge_deviation`: training again with another seed moves the logit std by less than 1 % and
-    the entropy mean by some 15 %, training twice as long lowers the latter by a quarter and is no fault. At 15 % a healthy
-    retraining would be stopped every other time. A temperature a quarter too high raises the entropy mean to 2.5 times,
-    one half too high to five times (SNIPS and the embedded corpus), so 50 % tells the two apart.
+    the entropy mean by some 15 %, training twice as long lowers the latter by a quarter and is no fault. At 15 % every
+    other healthy retraining would be stopped. A temperature a quarter too high makes the entropy mean 2.5 times as large,
+    one half too high five times (SNIPS and the embedded corpus), so 50 % tells the two apart.
     """
     is_entropy, words = deviation.name.startswith("entropy"), deviation.name.replace("_", " ")
     limit = policy.max_entropy_rise if is_entropy else policy.max_logit_fall

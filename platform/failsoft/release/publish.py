@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from failsoft.artifacts.asides import being_filled
 from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.manifest import describe
@@ -24,12 +25,11 @@ from failsoft.models.labels import LabelSet
 from failsoft.release.candidate import Clean, contents_of
 from failsoft.release.given import Given, Watch, as_given
 from failsoft.release.inspect import gate_bundle
+from failsoft.release.leftovers import PROVENANCE, clear_halves
 from failsoft.release.replica import Probe
 from failsoft.release.report import GateReport
 from failsoft.release.settings import GateSettings
 
-PROVENANCE = "provenance.json"
-"""Kept beside the parts too, so that a candidate that failed and is published later still knows where it is from."""
 Fill = Callable[[Path], None]
 """Writes every part of a release but the gate report into a folder."""
 
@@ -70,11 +70,23 @@ class Publisher:
             GateError: naming the gates that failed, and where candidate and report lie.
             ArtifactError: the name is taken, or the candidate was changed while it was judged.
         """
+        clear_halves(self.home, releases=self.home.releases(self.clock).root)
+        candidate = self.home.candidates / f"c-{uuid.uuid4().hex[:12]}"
+        with being_filled(candidate):  # nobody clears it away as long as this process lives
+            self._fill(candidate, fill)
+            (candidate / PROVENANCE).write_text(json.dumps(dict(provenance), indent=1, sort_keys=True), "utf-8")
+            return self._judge_and_publish(candidate, name or self._name_of(candidate), provenance, previous, whole)
+
+    def _judge_and_publish(
+        self,
+        candidate: Path,
+        name: str,
+        provenance: Mapping[str, Any],
+        previous: Bundle | None,
+        whole: Bundle | None,
+    ) -> Bundle:
         store = self.home.releases(self.clock)
         previous = previous or newest_release(store)
-        candidate = self._fill(fill)
-        (candidate / PROVENANCE).write_text(json.dumps(dict(provenance), indent=1, sort_keys=True), "utf-8")
-        name = name or self._name_of(candidate)
         store.refuse_taken(name)  # said now, not after minutes of measuring
         report = self._gate(Bundle(name=name, path=candidate, digest="", meta={}), previous, whole)
         report.raise_unless_passed(
@@ -90,15 +102,12 @@ class Publisher:
         shutil.rmtree(candidate)
         return Bundle.of(artifact)
 
-    def _fill(self, fill: Fill) -> Path:
-        candidate = self.home.root / "candidates" / f"c-{uuid.uuid4().hex[:12]}"
-        candidate.mkdir(parents=True)
+    def _fill(self, candidate: Path, fill: Fill) -> None:
         try:
             fill(candidate)
         except BaseException:  # half a candidate is of no use to anyone; re-raised
             shutil.rmtree(candidate, ignore_errors=True)
             raise
-        return candidate
 
     def _name_of(self, candidate: Path) -> str:
         now_s = self.clock.wall_s()

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from failsoft.artifacts.asides import being_filled
 from failsoft.artifacts.bundle import Baseline, Bundle, Calibration, Golden, Role, write_golden, write_json
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.manifest import MANIFEST_NAME, describe
@@ -61,22 +62,23 @@ def publish_own(
         Exception: what the user's own ``load`` or ``predict`` raises.
     """
     clock, root = SystemClock(), Home.find(None if home is None else Path(home))
-    candidate = root.root / "candidates" / f"c-{uuid.uuid4().hex[:12]}"
-    try:
-        _copy_whole(Path(files), candidate)
-        not_armed = _complete(config, candidate, healthy, calibration, clock)
-        store = root.releases(clock)
-        previous = store.newest()
-        told = {
-            "previous": previous.name if previous else None,
-            "provenance": dict(meta or {}),
-            "own_model": True,
-            "not_armed": not_armed,
-        }
-        name = _name_of(candidate, clock)
-        artifact = store.publish(name, lambda aside: _copy_into(candidate, aside), meta=told)
-    finally:
-        shutil.rmtree(candidate, ignore_errors=True)
+    candidate = root.candidates / f"c-{uuid.uuid4().hex[:12]}"
+    with being_filled(candidate):
+        try:
+            _copy_whole(Path(files), candidate)
+            not_armed = _complete(config, candidate, healthy, calibration, clock)
+            store = root.releases(clock)
+            previous = store.newest()
+            told = {
+                "previous": previous.name if previous else None,
+                "provenance": dict(meta or {}),
+                "own_model": True,
+                "not_armed": not_armed,
+            }
+            name = _name_of(candidate, clock)
+            artifact = store.publish(name, lambda aside: _copy_into(candidate, aside), meta=told)
+        finally:
+            shutil.rmtree(candidate, ignore_errors=True)
     return Bundle.of(artifact)
 
 
@@ -186,7 +188,6 @@ def _copy_whole(files: Path, candidate: Path) -> None:
     taken = [name for name in (*_MADE_HERE, MANIFEST_NAME) if (files / name).exists()]
     if taken:
         raise ConfigError(f"{files} holds {', '.join(taken)}, which is measured or made here; take it out")
-    candidate.mkdir(parents=True)
     _copy_into(files, candidate)
 
 

@@ -1,0 +1,79 @@
+"""Folders that are being filled: locked while their writer lives, so that what a killed one left can be told from work.
+
+The lock is the kernel's (flock on the folder itself): it ends with the process, however that ends, and no clock, number
+of a process or mark in a file has to be believed. On a file system without such locks nothing is ever found to be left.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+HIDDEN = ".aside-"
+"""How the name of a folder begins that is to be published."""
+
+
+@contextmanager
+def being_filled(folder: Path) -> Iterator[None]:
+    """Make a folder and hold it until the end of the block; what becomes of it is the caller's affair.
+
+    Raises:
+        OSError: it can't be made, or is there.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _opened(folder.parent) as parent:
+        _locked(parent, fcntl.LOCK_SH)  # nobody looks between making it and holding it
+        folder.mkdir()
+        held = os.open(folder, os.O_RDONLY)
+        _locked(held, fcntl.LOCK_SH)
+    try:
+        yield
+    finally:
+        os.close(held)
+
+
+def left(parent: Path, pattern: str) -> list[Path]:
+    """Folders there that nobody fills any more, by name; none where that can't be known."""
+    if not parent.is_dir():
+        return []
+    with _opened(parent) as handle:
+        if not _locked(handle, fcntl.LOCK_EX):  # waits for those who are making one, which takes no time
+            return []
+        return [folder for folder in sorted(parent.glob(pattern)) if _is_left(folder)]
+
+
+def remove_if_left(folder: Path) -> bool:
+    """Remove a folder that nobody fills; False: it is held, gone, or nobody can tell."""
+    if folder not in left(folder.parent, folder.name):
+        return False
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int, how: int) -> bool:
+    try:
+        fcntl.flock(handle, how)
+    except OSError:  # held by another one, or a file system without such locks
+        return False
+    return True
+
+
+def _is_left(folder: Path) -> bool:
+    try:
+        with _opened(folder) as handle:
+            return _locked(handle, fcntl.LOCK_EX | fcntl.LOCK_NB) and folder.is_dir()
+    except OSError:  # gone
+        return False
