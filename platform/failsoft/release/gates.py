@@ -33,7 +33,7 @@ def judge_not_flatter(deviation: Deviation, policy: GatePolicy, *, against: str)
 
     One-sided, unlike :func:`judge_deviation`: training again with another seed moves the logit std by less than 1 % and
     the entropy mean by some 15 %, training twice as long lowers the latter by a quarter and is no fault. At 15 % every
-    other healthy retraining would be stopped. A temperature a quarter too high makes the entropy mean 2.5 times as large,
+    other healthy retraining would be stopped. A temperature a quarter too high makes the entropy mean 2.5 times larger,
     one half too high five times (SNIPS and the embedded corpus), so 50 % tells the two apart.
     """
     is_entropy, words = deviation.name.startswith("entropy"), deviation.name.replace("_", " ")
