@@ -13,6 +13,7 @@ from failsoft.health.clock import Clock
 
 HOME_VARIABLE = "FAILSOFT_HOME"
 TOKEN_VARIABLE = "FAILSOFT_TOKEN"  # noqa: S105 -- the variable's name, no secret
+ALERT_TOKEN_VARIABLE = "FAILSOFT_ALERT_TOKEN"  # noqa: S105 -- the same
 LABEL_TOKEN_VARIABLE = "FAILSOFT_LABEL_TOKEN"  # noqa: S105 -- likewise
 
 
@@ -86,6 +87,13 @@ class Home:
         It is in ``$FAILSOFT_LABEL_TOKEN``, else in a file of its own.
         """
         return self._token("label", LABEL_TOKEN_VARIABLE)
+
+    def alert_token(self) -> str:
+        """The secret of whoever sends alerts, and may order what ``alerts.toml`` allows; as :meth:`operator_token`.
+
+        It is in ``$FAILSOFT_ALERT_TOKEN``, else in a file of its own.
+        """
+        return self._token("alert", ALERT_TOKEN_VARIABLE)
 
     def _token(self, whose: str, variable: str) -> str:
         token = (os.environ.get(variable) or self._token_from_file(f"{whose}-token")).strip()
