@@ -95,6 +95,7 @@ class Notes:
     seen: list[Seen] = field(default_factory=list)
     stale_colours: list[Colour] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
+    whys: list[str] = field(default_factory=list)
     copies: list[Mirrored] = field(default_factory=list)
     skipped: list[NotMirrored] = field(default_factory=list)
     held_back: dict[int | None, str] = field(default_factory=dict)
@@ -112,9 +113,10 @@ class Notes:
         """Keep."""
         self.stale_colours.append(colour)
 
-    def answered(self, answer: Answer, row: int) -> None:
+    def answered(self, answer: Answer, row: int, why: str) -> None:
         """Keep."""
         self.answers.append(answer)
+        self.whys.append(why)
 
     def mirror(self, copy: Mirrored) -> None:
         """Keep."""

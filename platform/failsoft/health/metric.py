@@ -59,7 +59,7 @@ class Label:
         return values or f"as named; {self.at_most} at most, then `{OTHER}`"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)  # each is declared once, and is a key on hot paths
 class Metric:
     """One metric, as it is declared."""
 

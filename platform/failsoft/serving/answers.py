@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+from failsoft.health.window import Outcome
 from failsoft.serving.arms.readings import NoReading, Reading
+from failsoft.serving.intake.sanitizer import Cleanliness
 from failsoft.serving.plan.plan import Arm, RoutingPlan, Stage
 from failsoft.serving.seam import RungAnswer
 from failsoft.serving.visit import Visit
@@ -26,6 +28,7 @@ def from_model(
         instead_of: what the subject said, when the stand-in answers because that would not do.
     """
     plan = visit.now.plan
+    visit.ending.why = _why_not_in_service(visit, instead_of)
     said = {
         "request_id": visit.request_id,
         "confidence": reading.confidence,
@@ -51,6 +54,7 @@ def from_rung(
 ) -> Answer:
     """The fallback ladder's answer; ``refused`` is what a model said that would not do."""
     plan = visit.now.plan
+    visit.ending.why = _why_no_model(visit, refused)
     said = {
         "request_id": visit.request_id,
         "confidence": rung.confidence,
@@ -69,6 +73,22 @@ def _held_back(visit: Visit) -> str | None:
     """Why the release in service does not answer; None where it does."""
     plan = visit.now.plan
     return f"{plan.stage}: {plan.why}" if plan.stage is Stage.DEGRADED else None
+
+
+def _why_not_in_service(visit: Visit, instead_of: Reading | NoReading | None) -> str:
+    """A word for counting."""
+    if instead_of is not None:
+        return str(instead_of.outcome)
+    return "stage" if visit.now.plan.stage is Stage.DEGRADED else "none"
+
+
+def _why_no_model(visit: Visit, refused: Reading | NoReading | None) -> str:
+    """A word for counting."""
+    if refused is not None:
+        return str(refused.outcome)
+    if visit.cleaned.verdict is Cleanliness.HOPELESS:
+        return str(Outcome.BAD_INPUT)
+    return "stage" if visit.colour is None else "caller"
 
 
 def _latency_ms(visit: Visit, now_s: float) -> float:

@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import uuid
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from fastapi import FastAPI
@@ -20,7 +20,9 @@ from ray.serve.handle import DeploymentHandle
 from failsoft.artifacts.home import Home
 from failsoft.errors import FailsoftError, ServingError
 from failsoft.health.clock import SystemClock
+from failsoft.health.exporter import Exporter
 from failsoft.health.ledger import Ledger, Side
+from failsoft.health.metrics import RaySink
 from failsoft.serving.arms.handle_arm import HandleArm
 from failsoft.serving.arms.mirror import MirrorQueue
 from failsoft.serving.config import AppConfig
@@ -41,6 +43,7 @@ from failsoft.serving.several import answer_all
 from failsoft.serving.watching.answer_memory import AnswerMemory
 from failsoft.serving.watching.diary import Diary
 from failsoft.serving.watching.front import FrontDesk
+from failsoft.serving.watching.gateway_metrics import GatewayMetrics
 from failsoft.serving.watching.label_exchange import LabelExchange
 from failsoft.serving.watching.late_labels import LateLabels
 from failsoft.serving.watching.outcomes import OutcomeBuffer
@@ -99,6 +102,7 @@ class Gateway:
             labels=self._labels,
         )
         self._follower.on_change(self._desk.follow)
+        self._exporter = self._make_exporter(self._desk.metrics)
         handles = {Colour.BLUE: blue, Colour.GREEN: green}
         self._arms = arms = {colour: self._make_arm(handle) for colour, handle in handles.items() if handle is not None}
         self._answerer = self._make_answerer()
@@ -112,6 +116,10 @@ class Gateway:
     def _make_arm(self, handle: DeploymentHandle[Any]) -> HandleArm:
         task = self._config.task
         return HandleArm(handle, task.kind, max_held=self._config.gateway.max_model_queue, weigh=task.inputs.weight)
+
+    def _make_exporter(self, metrics: GatewayMetrics) -> Exporter:
+        look: Callable[[], None] = lambda: metrics.look(self.status())  # noqa: E731 -- asked when all of it stands
+        return Exporter(metrics.book, RaySink, look, side=Side.SERVING, clock=self._clock)
 
     def _make_watch(self) -> Watch:
         policy = stage_policy(self._config.profile)
@@ -209,6 +217,7 @@ class Gateway:
     def _duties(self) -> dict[str, Coroutine[Any, Any, None]]:
         return {
             "outcome reports": self._reporter.run(),
+            "metrics": self._exporter.run(),
             "release changes": self._keep_release(),
             "mirrored calls": self._mirror.run(self._answerer.answer_mirrored),
             "labels handed on": self._exchange.send(),

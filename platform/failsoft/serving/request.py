@@ -101,7 +101,7 @@ class Answerer:
             answer = self._from_ladder(visit, why=visit.cleaned.why or _UNREADABLE.why)
         else:
             answer = await self._from_chosen_arm(visit)
-        self._journal.answered(answer, row)
+        self._journal.answered(answer, row, visit.ending.why)
         self._mirror_if_chosen(visit, answer)
         return answer
 
@@ -213,6 +213,9 @@ class Answerer:
             together=reading.together,
             label=reading.label,
             oov_share=reading.oov_share,
+            confidence=reading.confidence,
+            entropy=reading.entropy,
+            margin=reading.margin,
             caller=caller,
         )
 

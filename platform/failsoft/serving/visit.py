@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from failsoft.serving.config import GatewayConfig
@@ -101,6 +101,14 @@ class Whose:
     """Place of the item in its request."""
 
 
+@dataclass(kw_only=True)
+class Ending:
+    """How a request ended, beside its answer; all copies of a visit share it."""
+
+    why: str = "none"
+    """Why not the model in service, as one of few words; whoever makes the answer says it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Visit:
     """One request on its way."""
@@ -117,6 +125,7 @@ class Visit:
     """As the caller wrote it: a text, or an instance."""
     cleaned: Cleaned
     """The same as the arm's release wants it."""
+    ending: Ending = field(default_factory=Ending)
 
     @property
     def colour(self) -> Colour | None:

@@ -33,6 +33,10 @@ class Reading:
     """Texts that this call carried."""
     oov_share: float = math.nan
     """Share of the text's words that the training texts did not hold; NaN: unknown."""
+    entropy: float = math.nan
+    """Of the answer, as a fraction of the largest possible; NaN: unknown."""
+    margin: float = math.nan
+    """Between the two most probable answers; NaN: unknown."""
     label: str = ""
     """What is counted to see whether the mix of answers drifts; empty: nothing is."""
 

@@ -47,4 +47,6 @@ class Classification(Quality):
             usable=judgement.usable,
             reason=judgement.reason,
             label=label if answered else "",
+            entropy=judgement.entropy,
+            margin=judgement.margin,
         )

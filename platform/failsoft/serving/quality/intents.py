@@ -39,6 +39,8 @@ class IntentsAndEntities(Quality):
             entities=_entities(scores.spans[row], self.policy) if with_spans else (),
             label=intent,
             oov_share=_oov_share(scores, row),
+            entropy=judgement.entropy,
+            margin=judgement.margin,
         )
 
 

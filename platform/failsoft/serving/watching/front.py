@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from failsoft.health.metric_book import MetricBook
 from failsoft.serving.arms.mirror import MirrorQueue, NotMirrored
 from failsoft.serving.kit import KitShelf
 from failsoft.serving.plan.plan import Arm, Colour, RoutingPlan
 from failsoft.serving.request import Mirrored, Situation
+from failsoft.serving.watching.gateway_metrics import GatewayMetrics
 from failsoft.serving.watching.late_labels import LateLabels
 from failsoft.serving.watching.outcomes import OutcomeBuffer, Seen
 from failsoft.serving.watching.watch import Watch
@@ -63,6 +65,8 @@ class FrontDesk:
         self._buffer = buffer
         self._mirror = mirror
         self._labels = labels
+        self.metrics = GatewayMetrics(MetricBook())
+        """What is to be exported of all this; whoever owns this desk does."""
         self._counts = Counts()
         self._refusals: dict[str, str | None] = {}
         watch.arm(shelf.kit.release, shelf.kit.baseline)
@@ -104,6 +108,7 @@ class FrontDesk:
     def note(self, seen: Seen) -> None:
         """Count one call of a model, and let the watch see it if the subject made it."""
         self._counts.outcomes[f"{'rescue' if seen.rescue else seen.arm}_{seen.outcome}"] += 1
+        self.metrics.called(seen)
         if seen.rescue:
             return
         self._labels.noted(seen)
@@ -121,9 +126,10 @@ class FrontDesk:
         """Count an answer that is no evidence about the plan's release."""
         self._counts.stale[colour] += 1
 
-    def answered(self, answer: Answer, row: int) -> None:
+    def answered(self, answer: Answer, row: int, why: str) -> None:
         """Count one answered item."""
         self._counts.sources[answer.source] += 1
+        self.metrics.answered(answer, why)
         self._labels.answered(answer, row)
 
     def mirror(self, copy: Mirrored) -> None:
@@ -161,6 +167,7 @@ class FrontDesk:
             "rungs_resting": dict(self._shelf.in_service.ladder.resting),
             "mirror": {
                 "sent": self._mirror.sent,
+                "waiting": self._mirror.waiting,
                 "dropped": dict(self._mirror.dropped),
                 "error": self._mirror.last_error,
             },

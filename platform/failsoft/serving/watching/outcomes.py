@@ -47,6 +47,12 @@ class Seen:
     """What is counted to see whether the mix of answers drifts; empty: nothing is."""
     oov_share: float = math.nan
     """Share of the item that training never saw; NaN: unknown."""
+    confidence: float = math.nan
+    """Of the answer; NaN: it has no honest one."""
+    entropy: float = math.nan
+    """As a fraction of the largest possible; NaN: unknown."""
+    margin: float = math.nan
+    """Between the two most probable answers; NaN: unknown."""
     repaired: bool = False
     """The text had to be mended before the model could read it."""
     caller: int | None = None
