@@ -153,7 +153,7 @@ def verify_files(folder: Path, manifest: Manifest) -> None:
         DamagedArtifactError: naming the first file that is absent, of another size, of another digest, or that came
             later: whoever asks for it by name would read what nobody has verified. Hidden files are passed over.
     """
-    _refuse_added(folder, manifest)
+    verify_names(folder, manifest)
     for name in manifest.files:
         verify_file(folder, manifest, name)
 
@@ -177,7 +177,12 @@ def verify_file(folder: Path, manifest: Manifest, name: str) -> None:
         raise DamagedArtifactError(f"{path} can't be read: {error}") from error
 
 
-def _refuse_added(folder: Path, manifest: Manifest) -> None:
+def verify_names(folder: Path, manifest: Manifest) -> None:
+    """Read no file, but see that none came later.
+
+    Raises:
+        DamagedArtifactError: naming one that the manifest does not. Hidden files are passed over.
+    """
     named = {*manifest.files, MANIFEST_NAME}
     for path in folder.rglob("*"):
         name = path.relative_to(folder)

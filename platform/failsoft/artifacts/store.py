@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from failsoft.artifacts.asides import HIDDEN, being_filled
 from failsoft.artifacts.manifest import MANIFEST_NAME, FileEntry, Manifest, describe, read_manifest, verify_files
 from failsoft.errors import (
     ArtifactError,
@@ -28,7 +29,6 @@ from failsoft.errors import (
 from failsoft.health.clock import Clock
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_ASIDE = ".aside-"
 _QUARANTINE = "quarantine"
 _PASSING = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EACCES, errno.EPERM}
@@ -40,6 +40,7 @@ _RACES = 100
 
 Fill = Callable[[Path], Mapping[str, FileEntry] | None]
 """Fills a hidden folder; may return the entries of files that it digested while writing them."""
+Accept = Callable[[Manifest], bool]
 Damage = Callable[[str, str], None]
 """Told the name of a damaged artifact and what is wrong with it, after it was put aside."""
 
@@ -103,21 +104,21 @@ class ArtifactStore:
 
     def _make_visible(self, name: str, prepare: Callable[[Path], Manifest]) -> Artifact:
         self.refuse_taken(name)
-        aside = self.root / f"{_ASIDE}{name}-{uuid.uuid4().hex[:8]}"
-        aside.mkdir(parents=True)
-        try:
-            manifest = prepare(aside)
-            _write_synced(aside / MANIFEST_NAME, manifest.to_json().encode())
-            _sync_tree(aside)
-            _rename_unless_taken(aside, self._target(name))
-        except BaseException:  # also KeyboardInterrupt: the half-written folder must not stay; re-raised
-            shutil.rmtree(aside, ignore_errors=True)
-            raise
+        aside = self.root / f"{HIDDEN}{name}-{uuid.uuid4().hex[:8]}"
+        with being_filled(aside):
+            try:
+                manifest = prepare(aside)
+                _write_synced(aside / MANIFEST_NAME, manifest.to_json().encode())
+                _sync_tree(aside)
+                _rename_unless_taken(aside, self._target(name))
+            except BaseException:  # also KeyboardInterrupt: the half-written folder must not stay; re-raised
+                shutil.rmtree(aside, ignore_errors=True)
+                raise
         _sync_folder(self.root)
         return Artifact(name=name, path=self.root / name, manifest=manifest)
 
-    def open(self, name: str) -> Artifact:
-        """A published folder, with every byte verified.
+    def open(self, name: str, *, unread: Accept = lambda _: False) -> Artifact:
+        """A published folder, with every byte verified; of those ``unread`` accepts, which others verify, no file is.
 
         Raises:
             ArtifactMissingError: no such name.
@@ -131,7 +132,8 @@ class ArtifactStore:
         artifact = Artifact(name=name, path=path, manifest=read_manifest(path))
         if artifact.manifest.kind != self.kind:
             raise DamagedArtifactError(f"{path} is a {artifact.manifest.kind}, not a {self.kind}")
-        verify_files(path, artifact.manifest)
+        if not unread(artifact.manifest):
+            verify_files(path, artifact.manifest)
         return artifact
 
     def listing(self) -> list[Artifact]:
@@ -160,8 +162,9 @@ class ArtifactStore:
         self,
         *,
         order: Callable[[Manifest], float] | None = None,
-        accept: Callable[[Manifest], bool] = lambda _: True,
+        accept: Accept = lambda _: True,
         on_damage: Damage = lambda _name, _why: None,
+        unread: Accept = lambda _: False,
     ) -> Artifact | None:
         """The newest artifact that is whole and accepted, or None. Damaged ones met on the way go to quarantine.
 
@@ -169,6 +172,7 @@ class ArtifactStore:
             order: larger is newer; creation time by default.
             accept: a healthy one? What is not accepted is passed over and stays.
             on_damage: told about each one that was put aside.
+            unread: as in :meth:`open`.
 
         Raises:
             OSError: nothing can be read just now (too many open files, a stale mount, no permission); that is no
@@ -180,15 +184,15 @@ class ArtifactStore:
             if order is not None:
                 candidates.sort(key=lambda artifact: order(artifact.manifest))
             try:
-                return self._first_whole(reversed(candidates), on_damage)
+                return self._first_whole(reversed(candidates), on_damage, unread)
             except _GoneError:  # where a writer keeps only the last ones, a newer one is there by now
                 continue
         raise ArtifactMissingError(f"each {self.kind} in {self.root} was removed while it was being read; try again")
 
-    def _first_whole(self, candidates: Iterable[Artifact], on_damage: Damage) -> Artifact | None:
+    def _first_whole(self, candidates: Iterable[Artifact], on_damage: Damage, unread: Accept) -> Artifact | None:
         for candidate in candidates:
             try:
-                return self.open(candidate.name)
+                return self.open(candidate.name, unread=unread)
             except (DamagedArtifactError, ArtifactMissingError, FileNotFoundError) as error:
                 if not candidate.path.exists():
                     raise _GoneError from error
@@ -199,7 +203,7 @@ class ArtifactStore:
 
     def remove(self, name: str) -> None:
         """Delete one artifact: first out of sight by a rename, then its bytes. One that is gone already is no error."""
-        aside = self.root / f"{_ASIDE}gone-{name}-{uuid.uuid4().hex[:8]}"
+        aside = self.root / f"{HIDDEN}gone-{name}-{uuid.uuid4().hex[:8]}"
         try:
             self._target(name).rename(aside)
         except FileNotFoundError:  # somebody else removed it just now
@@ -212,15 +216,14 @@ class ArtifactStore:
 
     def sweep_orphans(self) -> int:
         """Remove hidden folders that a killed writer left; returns how many. For the store's single writer only."""
-        orphans = [path for path in self.root.glob(f"{_ASIDE}*") if path.is_dir()] if self.root.is_dir() else []
+        orphans = [path for path in self.root.glob(f"{HIDDEN}*") if path.is_dir()] if self.root.is_dir() else []
         for orphan in orphans:
             shutil.rmtree(orphan, ignore_errors=True)
         return len(orphans)
 
     def _names(self) -> list[str]:
-        if not self.root.is_dir():
-            return []
-        return sorted(p.name for p in self.root.iterdir() if p.is_dir() and p.name != _QUARANTINE and p.name[0] != ".")
+        paths = self.root.iterdir() if self.root.is_dir() else ()
+        return sorted(p.name for p in paths if p.is_dir() and p.name != _QUARANTINE and p.name[0] != ".")
 
     def _target(self, name: str) -> Path:
         if not _NAME.fullmatch(name) or name == _QUARANTINE:
@@ -266,7 +269,7 @@ def _rename_unless_taken(aside: Path, target: Path) -> None:
 def write_durably(path: Path, content: bytes) -> None:
     """Replace one file: a reader sees the old or the new content, never a part, and a crash keeps one of them."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{_ASIDE}{path.name}-{uuid.uuid4().hex[:8]}")
+    aside = path.with_name(f"{HIDDEN}{path.name}-{uuid.uuid4().hex[:8]}")
     try:
         _write_synced(aside, content)
         aside.replace(path)

@@ -2,7 +2,8 @@
 
 RAM snapshots and disk checkpoints both take this form, so what one restores the other does too. Names of tensors:
 ``model/<parameter or buffer>`` (also non-persistent buffers; tied weights once), ``ema/<the same>``,
-``optimizer/<index>/<moment>``.
+``optimizer/<index>/<moment>``. Of a sharded tensor (DTensor, under FSDP2) it is this rank's shard, a plain tensor; the
+scalar ``held_shards`` says which piece of the whole that is.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from failsoft.errors import ConfigError, IncompatibleArtifactError
 from failsoft.training.finite import first_ill
+from failsoft.training.sharding import here, moment_like, numbered, settled, shards_in
 from failsoft.training.state_fit import misfits, refuse_other_optimizer
 
 _MODEL = "model/"
 _OPTIMIZER = "optimizer/"
 _EMA = "ema/"
+HELD = "held_shards"
+"""Among the scalars: by name of each sharded tensor, what this rank holds of it. Absent where none is sharded."""
 
 
 class Stateful(Protocol):
@@ -81,13 +85,20 @@ class FlatState:
     tensors: dict[str, Tensor]
     scalars: dict[str, Any]
 
+    @property
+    def shards(self) -> Mapping[str, Any]:
+        """Of each sharded tensor, what this rank holds, as :meth:`failsoft.training.sharding.Shard.to_plain` says."""
+        return dict(self.scalars.get(HELD) or {})
+
 
 def flatten(state: TrainingState) -> FlatState:
     """The state as it is now. Tensors are references, not copies.
 
     Raises:
-        ConfigError: the scheduler or optimizer holds something that JSON cannot say.
+        ConfigError: the scheduler or optimizer holds something that JSON cannot say, or a tensor is sharded in a way
+            that can't be kept.
     """
+    settled(state.model)
     moments, groups, rest = _flat_optimizer(state.optimizer)
     scalars = {
         "position": state.position,
@@ -108,7 +119,11 @@ def flatten(state: TrainingState) -> FlatState:
             f"the training state holds what JSON cannot say: {error}; use a scheduler of plain numbers"
         ) from error
     averages = {} if state.ema is None else module_tensors(state.ema, _EMA)
-    return FlatState(tensors=model_tensors(state.model) | averages | moments, scalars=plain)
+    tensors = model_tensors(state.model) | averages | moments
+    shards = shards_in(tensors, state.optimizer, moments=_OPTIMIZER)
+    if not shards:
+        return FlatState(tensors=tensors, scalars=plain)
+    return FlatState(tensors={name: here(tensor) for name, tensor in tensors.items()}, scalars=plain | {HELD: shards})
 
 
 def unflatten(flat: FlatState, into: TrainingState, *, with_breaker: bool, convert: bool = False) -> None:
@@ -138,6 +153,17 @@ def unflatten(flat: FlatState, into: TrainingState, *, with_breaker: bool, conve
         if part is not None and scalars.get(key) is not None:
             part.load_state_dict(_like(scalars[key], part.state_dict()))
     into.position, into.step = int(scalars["position"]), int(scalars["step"])
+
+
+def own_names(state: TrainingState) -> frozenset[str]:
+    """Names of the tensors that may differ between ranks: buffers, which DDP evens out before a forward pass only."""
+    modules = {_MODEL: state.model, _EMA: state.ema}
+    return frozenset(
+        f"{prefix}{name}"
+        for prefix, module in modules.items()
+        if module is not None
+        for name, _ in module.named_buffers()
+    )
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -177,8 +203,8 @@ def _load_average(ema: nn.Module, model: nn.Module, tensors: Mapping[str, Tensor
 
 @torch.no_grad()
 def _load_module(module: nn.Module, tensors: Mapping[str, Tensor], prefix: str, *, convert: bool) -> None:
-    live = module_tensors(module, prefix)
-    saved = {name: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    live = {name: here(tensor) for name, tensor in module_tensors(module, prefix).items()}
+    saved = {name: here(tensor) for name, tensor in tensors.items() if name.startswith(prefix)}
     wrong = misfits(saved, live, prefix=prefix, convert=convert)
     if wrong:
         more = f" and {len(wrong) - 8} more" if len(wrong) > 8 else ""
@@ -195,12 +221,10 @@ def first_unhealthy(tensors: Mapping[str, Tensor]) -> str | None:
 
     Of a sharded tensor (DTensor, under FSDP2) the shard of this rank counts, of a sparse one its values.
     """
-    return first_ill({name: _numbers_here(tensor) for name, tensor in tensors.items()})
+    return first_ill({name: _numbers_of(here(tensor)) for name, tensor in tensors.items()})
 
 
-def _numbers_here(tensor: Tensor) -> Tensor:
-    if hasattr(tensor, "to_local"):
-        return torch.as_tensor(tensor.to_local())
+def _numbers_of(tensor: Tensor) -> Tensor:
     if tensor.layout is torch.strided:
         return tensor
     return tensor._values() if tensor.layout is torch.sparse_coo else tensor.values()
@@ -218,9 +242,12 @@ def _flat_optimizer(optimizer: Optimizer) -> tuple[dict[str, Tensor], list[dict[
 def _load_optimizer(optimizer: Optimizer, flat: FlatState) -> None:
     slots: dict[int, dict[str, Any]] = {}
     copies = {name: tensor.clone() for name, tensor in flat.tensors.items() if name.startswith(_OPTIMIZER)}
+    parameters, shards = numbered(optimizer), flat.shards
     for key, value in (copies | flat.scalars["optimizer_scalars"]).items():
         index, name = key[len(_OPTIMIZER) :].split("/", 1)
-        slots.setdefault(int(index), {})[name] = value
+        slots.setdefault(int(index), {})[name] = (
+            moment_like(parameters, int(index), value, shards.get(key)) if isinstance(value, Tensor) else value
+        )
     live_groups = optimizer.state_dict()["param_groups"]
     saved_groups = flat.scalars["optimizer_groups"]
     sizes = [len(group["params"]) for group in live_groups], [len(group["params"]) for group in saved_groups]

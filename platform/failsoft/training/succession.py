@@ -30,7 +30,7 @@ from failsoft.training.snapshots.refuge_note import Moment, Note
 from failsoft.training.snapshots.refuge_opening import open_refuge
 from failsoft.training.snapshots.snapshot import RamSnapshots
 from failsoft.training.snapshots.snapshot_layout import Part
-from failsoft.training.snapshots.snapshot_restore import Held, misfit, put_back
+from failsoft.training.snapshots.snapshot_restore import Held, misfit, other_shards, put_back
 from failsoft.training.state import TrainingState, flatten
 from failsoft.training.state_fit import MOMENTS
 
@@ -167,11 +167,12 @@ class Succession:
         if held is None:
             return None, "the numbers of its snapshot are not those that were summed up"
         try:
-            live = flatten(self.state).tensors
+            flat = flatten(self.state)
         except ConfigError as error:
             return None, str(error)
-        problem = misfit(held.division.parts, live, self.state.optimizer, held.scalars["optimizer_groups"])
-        return held, problem or other_dtypes(held.division.parts, live)
+        live, parts = flat.tensors, held.division.parts
+        problem = misfit(parts, live, self.state.optimizer, held.scalars["optimizer_groups"])
+        return held, problem or other_dtypes(parts, live) or other_shards(held.scalars, flat.scalars)
 
 
 def other_dtypes(parts: Sequence[Part], live: Mapping[str, Tensor]) -> str:

@@ -34,8 +34,9 @@ def sign_again(folder: Path) -> None:
     (folder / "manifest.json").write_text(after.to_json(), "utf-8")
 
 
-def test_a_checkpoint_of_the_first_format_still_resumes_the_run(tmp_path: Path) -> None:
-    shelve(tmp_path / "old")
+@pytest.mark.parametrize("number", sorted(MIGRATIONS))
+def test_a_checkpoint_of_each_older_format_still_resumes_the_run(tmp_path: Path, number: int) -> None:
+    shelve(tmp_path / "old", OLD.with_name(f"checkpoint-format-{number}"))
     resumed, undisturbed = toy_loop(tmp_path / "old"), toy_loop(tmp_path / "new")
     resumed.run()
     undisturbed.run()

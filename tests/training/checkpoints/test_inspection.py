@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 from failsoft.artifacts.store import Artifact, ArtifactStore
 from failsoft.errors import ArtifactMissingError
 from failsoft.health.clock import ManualClock
+from failsoft.training.checkpoints.formats import TENSORS
 from failsoft.training.checkpoints.inspection import (
-    TENSORS,
     described,
     difference,
     find,

@@ -1,15 +1,15 @@
 """The full training state as a published folder, and back.
 
 A checkpoint holds ``state.safetensors`` (model, buffers, optimizer moments; loading runs no code) and ``state.json``
-(positions, scheduler, scaler, breaker, generators of each rank, what the run is about, versions). Its manifest binds
-both and says ``position``, ``step``, ``healthy``, ``identity_digest`` and ``parent``. A state that is not finite is
-never published, so the newest checkpoint is always one to go back to.
+(positions, scheduler, scaler, breaker, generators of each rank, what the run is about, versions). A state whose tensors
+lie in shards on all ranks (FSDP2) is written by the writers of all, each its own file. The manifest binds all files and
+says ``position``, ``step``, ``healthy``, ``identity_digest`` and ``parent``. A state that is not finite is never
+published, so the newest checkpoint is always one to go back to.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,21 +17,23 @@ from typing import Any
 
 from failsoft.artifacts.store import ArtifactStore
 from failsoft.health.ledger import Ledger
-from failsoft.training.checkpoints.formats import FORMAT
+from failsoft.training.checkpoints.content import small_part, ticket_of
 from failsoft.training.checkpoints.inspection import newest_healthy, position_of
 from failsoft.training.checkpoints.mirror import Mirror
 from failsoft.training.checkpoints.provenance import identity_digest, versions
 from failsoft.training.checkpoints.reading import read_state, read_tensors, refuse_other_run
 from failsoft.training.checkpoints.restored import Instead, Restored
 from failsoft.training.checkpoints.restoring import Finder
+from failsoft.training.checkpoints.shard_saving import ShardSaving
 from failsoft.training.checkpoints.storage_trouble import StorageTrouble
 from failsoft.training.checkpoints.withdrawn import Withdrawal
 from failsoft.training.checkpoints.writer import CheckpointWriter
 from failsoft.training.checkpoints.writer_news import News, NewsKind, Ticket
 from failsoft.training.ranks import Ranks, any_rank, from_rank_zero
 from failsoft.training.rng import capture_rng, restore_rng, seed_all
-from failsoft.training.state import FlatState, TrainingState, first_unhealthy, flatten, unflatten
-from failsoft.training.state_fit import MOMENTS, refuse_missing_moments
+from failsoft.training.sharding import has_shards
+from failsoft.training.state import FlatState, TrainingState, first_unhealthy, flatten, own_names, unflatten
+from failsoft.training.state_fit import refuse_missing_moments
 
 __all__ = [
     "Checkpoints",
@@ -82,6 +84,7 @@ class Checkpoints:
     def __post_init__(self) -> None:
         """Nothing is opened or started yet."""
         self._writer = self.writer or CheckpointWriter(self.store)
+        self._shards = ShardSaving(writer=self._writer, ranks=self.ranks, identity=self.identity, ledger=self.ledger)
         self._trouble = StorageTrouble(ledger=self.ledger)
         self._withdrawal = Withdrawal(self.store, self.ledger, mirrored=self.mirror is not None)
         self._finder = Finder(
@@ -93,6 +96,8 @@ class Checkpoints:
 
         In both cases the older checkpoints stand and the ledger says what happened.
         """
+        if has_shards(state.model):
+            self.settle()  # whoever waits for this one waits for those before it, which would leave it out
         if not self.submit(state, metrics):
             return False
         self.settle()
@@ -116,11 +121,16 @@ class Checkpoints:
                 said = f"{ill or 'a tensor of another rank'} is not finite"
                 self._tell("checkpoint_withheld", said, flat, tensor=ill)
                 return False
-        generators = self.ranks.gather(json.dumps(capture_rng()))
+        ticket = ticket_of(flat, metrics, self.identity)
+        refused = self._withdrawal.refused() if self.ranks.rank == 0 else None
+        if flat.shards:
+            self._shards.submit(flat, ticket, own=own_names(state), refused=refused)
+            self.look()
+            return True
+        generators = [json.loads(text) for text in self.ranks.gather(json.dumps(capture_rng()))]
         if self.ranks.rank == 0:
-            ticket, refused = self._ticket(flat, metrics), self._withdrawal.refused()
             if refused is None:
-                self._writer.offer(ticket, flat.tensors, self._scalars(flat, generators))
+                self._writer.offer(ticket, flat.tensors, small_part(flat, self.identity, generators))
             else:
                 self._writer.fail(ticket, refused)
             self.look()
@@ -129,6 +139,7 @@ class Checkpoints:
     def look(self) -> None:
         """Write down what happened to checkpoints on their way; cheap enough for every step, and no collective."""
         if self.ranks.rank != 0:
+            self._shards.look()
             return
         for news in self._writer.look():
             self._record(news)
@@ -147,17 +158,22 @@ class Checkpoints:
         Returns:
             Why the run must stop, the same on all ranks; None when it may go on.
         """
-        if not self._prepared and self.ranks.rank == 0 and state.optimizer.state:
-            flat = flatten(state)
-            self._writer.prepare(flat.tensors, scalars_bytes=len(self._scalars(flat, [])))
+        if not self._prepared and state.optimizer.state:
+            self._prepare(state)
             self._prepared = True
         self._share()
         return self.trouble
 
+    def _prepare(self, state: TrainingState) -> None:
+        sharded = has_shards(state.model)
+        if sharded or self.ranks.rank == 0:
+            flat = flatten(state)
+            tensors = self._shards.written(flat, own=own_names(state)) if sharded else flat.tensors
+            self._writer.prepare(tensors, scalars_bytes=len(small_part(flat, self.identity, [])))
+
     def settle(self, *, within_s: float | None = None) -> None:
         """Wait until nothing is on its way (or the time is over), and let all ranks know what became of it."""
-        if self.ranks.rank == 0:
-            self._writer.drain(within_s=within_s)
+        self._writer.drain(within_s=within_s)
         self._share()
 
     def finish(self, *, within_s: float | None = None) -> None:
@@ -191,10 +207,9 @@ class Checkpoints:
 
     def close(self) -> None:
         """Finish what is on its way and give memory and process back; not a collective, so fit for a failing rank."""
-        if self.ranks.rank == 0:
-            self._writer.drain(within_s=_LAST_WAIT_S)
-            self._writer.close()
-            self.look()
+        self._writer.drain(within_s=_LAST_WAIT_S)
+        self._writer.close()
+        self.look()
         if self.mirror is not None:
             self.mirror.part()
             self.look()
@@ -213,8 +228,7 @@ class Checkpoints:
         Raises:
             IncompatibleArtifactError: it belongs to another run or another model.
         """
-        if self.ranks.rank == 0:
-            self._writer.drain()  # inside a run: what is on its way may be what one goes back to
+        self._writer.drain()  # inside a run: what is on its way may be what one goes back to
         artifact = self._finder.newest(before_step)
         newer = self.instead(artifact) if before_step is None else None
         if newer is not None:
@@ -226,7 +240,8 @@ class Checkpoints:
             if before_step is None:
                 seed_all(seed, rank=self.ranks.rank, position=0)
             return None
-        flat, generators = read_state(artifact)
+        flat = read_state(artifact, state, self.ranks, convert=self.convert)
+        generators = flat.scalars["rng"]
         refuse_other_run(artifact.name, flat.scalars["identity"], self.identity)
         refuse_missing_moments(state.optimizer, flat.tensors, promised=flat.scalars["optimizer_tensors"])
         unflatten(flat, state, with_breaker=not keep_counts, convert=self.convert)
@@ -240,31 +255,10 @@ class Checkpoints:
         self._finder.catch_up(artifact)
         return Restored(name=artifact.name, position=state.position, step=state.step)
 
-    def _ticket(self, flat: FlatState, metrics: Mapping[str, float]) -> Ticket:
-        position, step = int(flat.scalars["position"]), int(flat.scalars["step"])
-        meta = {
-            "position": position,
-            "step": step,
-            "healthy": True,
-            "identity_digest": identity_digest(self.identity),
-            "metrics": {name: value for name, value in metrics.items() if math.isfinite(value)},
-        }
-        return Ticket(name=f"position-{position:012d}", position=position, step=step, meta=meta)
-
-    def _scalars(self, flat: FlatState, generators: list[str]) -> bytes:
-        scalars = flat.scalars | {
-            "format": FORMAT,
-            "optimizer_tensors": [name for name in flat.tensors if name.startswith(MOMENTS)],
-            "identity": dict(self.identity),
-            "rng": [json.loads(text) for text in generators],
-            "versions": versions(),
-        }
-        return json.dumps(scalars).encode()
-
     def _share(self) -> None:
         said = ""
+        self.look()
         if self.ranks.rank == 0:
-            self.look()
             news = {"published": self._unshared, "trouble": self._hopeless()}
             said = json.dumps(news) if any(news.values()) else ""
             self._unshared = []

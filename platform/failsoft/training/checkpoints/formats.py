@@ -4,6 +4,8 @@
 2: says ``format``; may hold ``guard`` (the guard's windows), absent in 1.
 3: holds ``optimizer_tensors``, the names of all moments there were; the tensor file beside it says its position and
    step in its header (``__metadata__``), so that parts of different steps can be told.
+4: may hold ``shards``, which files hold which pieces of which tensors (:mod:`.shard_layout`), beside files of that many
+   ranks; None where one file holds all.
 
 A change of the form adds a number, one line here, one step to :data:`MIGRATIONS` and a file of the old form to the
 tests.
@@ -17,7 +19,12 @@ from typing import Any
 
 from failsoft.errors import DamagedArtifactError, IncompatibleArtifactError
 
-FORMAT = 3
+TENSORS = "state.safetensors"
+"""All tensors of a checkpoint that is not sharded."""
+SCALARS = "state.json"
+SHARDS = "shards"
+"""In ``state.json``, and (how many there are) in the manifest's ``meta``."""
+FORMAT = 4
 """The form that this code writes."""
 
 Scalars = dict[str, Any]
@@ -31,7 +38,11 @@ def _from_2(scalars: Scalars) -> Scalars:
     return {"optimizer_tensors": None} | scalars | {"format": 3}
 
 
-MIGRATIONS: Mapping[int, Callable[[Scalars], Scalars]] = {1: _from_1, 2: _from_2}
+def _from_3(scalars: Scalars) -> Scalars:
+    return {SHARDS: None} | scalars | {"format": 4}
+
+
+MIGRATIONS: Mapping[int, Callable[[Scalars], Scalars]] = {1: _from_1, 2: _from_2, 3: _from_3}
 """From each older form to the next one."""
 
 

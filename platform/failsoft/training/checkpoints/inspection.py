@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 from failsoft.artifacts.manifest import Manifest, read_manifest, verify_files
 from failsoft.artifacts.store import Artifact, ArtifactStore, Damage
 from failsoft.errors import ArtifactError, ArtifactMissingError
-from failsoft.training.checkpoints.formats import read_scalars
-from failsoft.training.checkpoints.tensor_file import TensorFile
+from failsoft.training.checkpoints.formats import SCALARS, SHARDS, read_scalars
+from failsoft.training.checkpoints.tensor_source import TensorSource, open_tensors
 
-TENSORS = "state.safetensors"
-SCALARS = "state.json"
 NEWEST = "newest"
-_NO_DIFFERENCE = frozenset({"rng", "format"})
+_NO_DIFFERENCE = frozenset({"rng", "format", SHARDS})
 
 
 def position_of(manifest: Manifest) -> float:
@@ -31,6 +29,16 @@ def position_of(manifest: Manifest) -> float:
 def is_healthy(manifest: Manifest) -> bool:
     """Whether its writer found every number finite."""
     return manifest.meta.get("healthy") is True
+
+
+def is_in_shards(manifest: Manifest) -> bool:
+    """Whether its tensors lie in a file of each rank."""
+    return manifest.meta.get(SHARDS) is not None
+
+
+def tensor_files(manifest: Manifest) -> list[str]:
+    """Names of the files that hold its tensors."""
+    return sorted(name for name in manifest.files if name.endswith(".safetensors"))
 
 
 def newest_healthy(store: ArtifactStore, *, on_damage: Damage = lambda _name, _why: None) -> Artifact | None:
@@ -87,7 +95,7 @@ def _damage(folder: Path) -> str | None:
     try:
         verify_files(folder, read_manifest(folder))
         read_scalars((folder / SCALARS).read_text("utf-8"), where=str(folder / SCALARS))
-        TensorFile(folder / TENSORS)
+        open_tensors(folder).refuse_gaps()
     except (ArtifactError, OSError) as error:
         return str(error)
     return None
@@ -138,7 +146,7 @@ def difference(a: Artifact, b: Artifact) -> Difference:
     Raises:
         DamagedArtifactError: a file is torn.
     """
-    left, right = TensorFile(a.path / TENSORS), TensorFile(b.path / TENSORS)
+    left, right = open_tensors(a.path), open_tensors(b.path)
     both = [name for name in left if name in right.specs]
     reshaped = {name: (_form(left, name), _form(right, name)) for name in both if left.specs[name] != right.specs[name]}
     return Difference(
@@ -150,12 +158,12 @@ def difference(a: Artifact, b: Artifact) -> Difference:
     )
 
 
-def _form(file: TensorFile, name: str) -> str:
+def _form(file: TensorSource, name: str) -> str:
     spec = file.specs[name]
     return f"{spec.dtype} {list(spec.shape)}"
 
 
-def _changes(left: TensorFile, right: TensorFile, names: Sequence[str]) -> list[Change]:
+def _changes(left: TensorSource, right: TensorSource, names: Sequence[str]) -> list[Change]:
     groups: dict[str, list[tuple[float, str]]] = {}
     for name in names:
         groups.setdefault(group_of(name), []).append((relative_change(left.read(name), right.read(name)), name))
@@ -200,7 +208,7 @@ def _leaves(value: Any, path: str = "") -> dict[str, Any]:
 
 def described(artifact: Artifact) -> dict[str, Any]:
     """One checkpoint in words and numbers, as plain JSON."""
-    scalars, file = scalars_of(artifact), TensorFile(artifact.path / TENSORS)
+    scalars, file = scalars_of(artifact), open_tensors(artifact.path)
     groups: dict[str, dict[str, int]] = {}
     for name in file:
         entry = groups.setdefault(group_of(name), {"tensors": 0, "bytes": 0})

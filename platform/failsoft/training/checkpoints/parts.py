@@ -6,30 +6,38 @@ manifest was made (memory that was filled again too early, files put together by
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from failsoft.errors import IncompatibleArtifactError
 from failsoft.health.json_object import is_count, json_object
-from failsoft.training.checkpoints.inspection import SCALARS, TENSORS
+from failsoft.training.checkpoints.formats import SCALARS, TENSORS
 from failsoft.training.checkpoints.tensor_file import STAMP_PLACE, Stamp, stamp_in
 
 Stamps = Mapping[str, Stamp | None]
 """By file; None where a file does not say, as in forms before 3."""
 
 
-def stamps_in(tensors: memoryview, scalars: memoryview) -> Stamps:
-    """What both parts say while they are still in memory."""
-    return {TENSORS: stamp_in(bytes(tensors[: STAMP_PLACE.stop])), SCALARS: _stamp_of_scalars(bytes(scalars))}
+def stamps_in(tensors: memoryview, scalars: memoryview, *, tensors_file: str = TENSORS) -> Stamps:
+    """What both parts say while they are still in memory; a shard may come without the small one."""
+    found: dict[str, Stamp | None] = {tensors_file: stamp_in(bytes(tensors[: STAMP_PLACE.stop]))}
+    return found if not len(scalars) else found | {SCALARS: _stamp_of_scalars(bytes(scalars))}
 
 
-def stamps_of(folder: Path) -> Stamps:
-    """What both parts say on disk."""
-    with (folder / TENSORS).open("rb") as content:
-        tensors = stamp_in(content.read(STAMP_PLACE.stop))
-    return {TENSORS: tensors, SCALARS: _stamp_of_scalars((folder / SCALARS).read_bytes())}
+def stamps_of(folder: Path, files: Iterable[str] = (TENSORS,)) -> Stamps:
+    """What all parts say on disk.
+
+    Args:
+        folder: of the checkpoint.
+        files: its tensor files.
+    """
+    found: dict[str, Stamp | None] = {}
+    for file in files:
+        with (folder / file).open("rb") as content:
+            found[file] = stamp_in(content.read(STAMP_PLACE.stop))
+    return found | {SCALARS: _stamp_of_scalars((folder / SCALARS).read_bytes())}
 
 
 def in_words(stamps: Stamps) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Which checkpoint a run goes on from: the newest whole and healthy one, here or on the remote store, for all ranks.
 
-Rank 0 chooses; a remote one that is newer is fetched first. Every other rank must then hold the very same bytes: from
+Rank 0 chooses; a remote one that is newer is fetched first. Of a sharded one each rank verifies its share of the files,
+and what any of them finds damaged is put aside for all. Every other rank must then hold the very same bytes: from
 the storage that it shares, or from a copy of its own that it fetches. Either all ranks get it, or all of them raise
 the same error, which names the hosts that have not. Whoever waits for a long fetch meets the others now and then, so
 that no collective runs out of time.
@@ -20,11 +21,12 @@ from failsoft.artifacts.store import Artifact, ArtifactStore
 from failsoft.errors import ArtifactError, ArtifactMissingError, DamagedArtifactError, IncompatibleArtifactError
 from failsoft.health.clock import Clock
 from failsoft.health.ledger import Ledger
-from failsoft.training.checkpoints.inspection import is_healthy, position_of
+from failsoft.training.checkpoints.inspection import is_healthy, is_in_shards, position_of
 from failsoft.training.checkpoints.mirror import Mirror, listing_of
 from failsoft.training.checkpoints.mirror_courier import Request
 from failsoft.training.checkpoints.mirror_order import Listed
 from failsoft.training.checkpoints.remote_note import note_remote
+from failsoft.training.checkpoints.shard_verifying import damage_in_shards
 from failsoft.training.checkpoints.writer_news import Ticket
 from failsoft.training.checkpoints.writer_succession import until_free
 from failsoft.training.ranks import Ranks, any_rank, from_rank_zero
@@ -101,16 +103,22 @@ class Finder:
             ArtifactMissingError: some rank can't get what rank 0 chose; on all ranks, naming hosts, paths and the mend.
             OSError: the storage can't be read just now; on all ranks.
         """
-        search = self._here(before_step) if self._leads else _Search()
-        if self.mirror is not None:
-            self._there(search, self.mirror, before_step)
-        choice = self._told(search.choice())
-        if choice.failure:
-            raise OSError(choice.failure)
-        if choice.foreign and before_step is None:  # going on from an older one would repeat what is done already
-            raise IncompatibleArtifactError(choice.foreign)
-        self.uncopied = bool(choice.name) and not choice.folder and before_step is None
-        return self._everywhere(choice, search.artifact) if choice.name else None
+        while True:
+            search = self._here(before_step) if self._leads else _Search()
+            if self.mirror is not None:
+                self._there(search, self.mirror, before_step)
+            choice = self._told(search.choice())
+            if choice.failure:
+                raise OSError(choice.failure)
+            if choice.foreign and before_step is None:  # going on from an older one would repeat what is done already
+                raise IncompatibleArtifactError(choice.foreign)
+            self.uncopied = bool(choice.name) and not choice.folder and before_step is None
+            found = self._everywhere(choice, search.artifact) if choice.name else None
+            damage = "" if found is None else damage_in_shards(found, self.ranks)
+            if not damage:
+                return found
+            if self._leads:  # with the next round it is out of the way
+                self.store.put_aside(choice.name, damage, on_damage=self._tell_damage)
 
     def catch_up(self, artifact: Artifact | None) -> None:
         """Have it copied if the remote store is not known to have it, whatever the run goes on from."""
@@ -132,7 +140,10 @@ class Finder:
             until_free(self.store.root, self.clock, patience_s=_SUCCESSION_S)
             self.store.sweep_orphans()
             search.artifact = self.store.newest(
-                order=position_of, accept=_acceptable(before_step), on_damage=self._tell_damage
+                order=position_of,
+                accept=_acceptable(before_step),
+                on_damage=self._tell_damage,
+                unread=is_in_shards,
             )
             search.foreign = " ".join(self.store.foreign().values())
         except (OSError, ArtifactError) as error:
@@ -224,7 +235,7 @@ class Finder:
     def _open(self, choice: _Choice) -> tuple[Artifact | None, str]:
         here = f"rank {self.ranks.rank} on {socket.gethostname()}"
         try:
-            artifact = self.store.open(choice.name)
+            artifact = self.store.open(choice.name, unread=is_in_shards)
         except (OSError, ArtifactError) as error:
             return None, f"{here}: {error}"
         if artifact.manifest.digest == choice.digest:

@@ -66,6 +66,10 @@ class Wire:
         if not self._pace.hurried and self._poller.poll(rest_s * 1000.0):
             self._pace.hurried = self._told_to_hurry()
 
+    def alone(self) -> bool:
+        """Whether the training is gone."""
+        return os.getppid() != self._training
+
     def _hurry_came_along(self) -> bool:
         """Whether it was read in one piece with its order: nothing would be left in the socket to notice it by."""
         return take(self._heard) == HURRY
@@ -93,7 +97,7 @@ class Wire:
     def _awaited(self) -> bool:
         """Wait for a word; False when the training is gone, though a fork of it (a loader's) still holds its end."""
         while not self._poller.poll(_LOOK_EVERY_S * 1000.0):
-            if os.getppid() != self._training:
+            if self.alone():
                 return False
         return True
 

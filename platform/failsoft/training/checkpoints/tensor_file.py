@@ -126,7 +126,7 @@ class TensorFile:
                     raise ValueError(f"a header of {size} bytes")
                 entries: dict[str, Any] = json.loads(content.read(size))
             entries.pop("__metadata__", None)  # the stamp, and what other programs say
-            self.specs = {name: _spec(entry) for name, entry in sorted(entries.items())}
+            self.specs: Mapping[str, TensorSpec] = {name: _spec(entry) for name, entry in sorted(entries.items())}
             self._begins = {name: 8 + size + int(entry["data_offsets"][0]) for name, entry in entries.items()}
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedArtifactError(f"{path} is no tensor file: {error.__class__.__name__}: {error}") from error
@@ -146,6 +146,9 @@ class TensorFile:
             raise DamagedArtifactError(f"{self.path} ends within {name}")
         numbers = np.frombuffer(raw, dtype=kind).reshape(spec.shape)
         return _widened(numbers) if spec.dtype == "BF16" else numbers
+
+    def refuse_gaps(self) -> None:
+        """There are none: it holds whole tensors."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.specs)

@@ -19,10 +19,11 @@ from failsoft.errors import FailsoftError
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.health.lifecycle import Lifecycle
 from failsoft.training.checkpoints.retention import Best, Every, Last, to_plain
+from failsoft.training.checkpoints.shard_writing import Around
 from failsoft.training.checkpoints.tensor_file import Stamp
 from failsoft.training.checkpoints.writer_link import Link, Message, ProcessLink
 from failsoft.training.checkpoints.writer_news import News, NewsKind, Ticket
-from failsoft.training.checkpoints.writer_order import Order, Written, carry_out
+from failsoft.training.checkpoints.writer_order import Order, Written, carry_out, order_for
 from failsoft.training.checkpoints.writer_policy import WriterPolicy, WriterRecord, hopeless
 from failsoft.training.checkpoints.writer_slot import Slot, Slots
 from failsoft.training.checkpoints.writer_stage import MOVES, Stage
@@ -78,6 +79,11 @@ class CheckpointWriter:
     def busy(self) -> bool:
         """Whether a checkpoint is on its way."""
         return self._writing is not None or self._waiting is not None
+
+    @property
+    def full(self) -> bool:
+        """Whether one waits already, whose place a newer one would take."""
+        return self._waiting is not None
 
     @property
     def stage(self) -> Stage:
@@ -157,9 +163,13 @@ class CheckpointWriter:
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             self._slots.give_back(waiting.slot)
-            self.record = replace(self.record, replaced=self.record.replaced + 1)
             why = "the one before it is still being written: the storage is slower than the schedule"
-            self._tell(NewsKind.REPLACED, why, waiting.ticket)
+            self.leave_out(waiting.ticket, why)
+
+    def leave_out(self, ticket: Ticket, why: str) -> None:
+        """It is not written: the storage is slower than the schedule."""
+        self.record = replace(self.record, replaced=self.record.replaced + 1)
+        self._tell(NewsKind.REPLACED, why, ticket)
 
     def _begin(self, task: _Task) -> None:
         self._writing = task
@@ -186,15 +196,8 @@ class CheckpointWriter:
         return self._link
 
     def _order(self, task: _Task) -> Order:
-        return Order(
-            root=str(self.store.root),
-            kind=self.store.kind,
-            name=task.ticket.name,
-            meta=dict(task.ticket.meta) | {"parent": self.parent},
-            tensors_bytes=task.slot.tensors_bytes,
-            scalars_bytes=task.slot.scalars_bytes,
-            rules=tuple(self._rules),
-        )
+        slot, rules = task.slot, tuple(self._rules)
+        return order_for(task.ticket, self.store, sizes=slot.sizes, parent=self.parent, rules=rules)
 
     def _hear(self, *, wait_s: float = 0.0) -> None:
         """Take in what the writer says; with ``wait_s``, wait so long for the first word."""
@@ -257,7 +260,7 @@ class CheckpointWriter:
         started_s = self.clock.monotonic_s()
         try:
             with memoryview(task.slot.memory) as memory:
-                written = carry_out(self._order(task), memory, self.store)
+                written = carry_out(self._order(task), memory, self.store, around=Around(clock=self.clock))
         except (OSError, FailsoftError) as error:
             self.fail(task.ticket, str(error))
         else:
@@ -267,10 +270,7 @@ class CheckpointWriter:
     def _published(self, task: _Task, written: Written, *, took_s: float) -> None:
         self.parent = task.ticket.name
         self.record = self.record.succeeded(self.clock.monotonic_s())
-        data: dict[str, Any] = {"bytes": written.size_bytes, "took_s": round(took_s, 3)}
-        data |= {"removed": list(written.removed)} if written.removed else {}
-        data |= {"unpruned": written.unpruned} if written.unpruned else {}
-        self._tell(NewsKind.PUBLISHED, "on schedule", task.ticket, **data)
+        self._tell(NewsKind.PUBLISHED, "on schedule", task.ticket, **written.told(took_s))
 
     def fail(self, ticket: Ticket, why: str) -> None:
         """It can't be written; counts among the failures that end a run when they are too many."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from failsoft.training.checkpoints.shard_layout import ShardPlace
+
 
 class NewsKind(StrEnum):
     """What became of a checkpoint, in the ledger's words."""
@@ -31,6 +33,8 @@ class Ticket:
     step: int
     meta: Mapping[str, Any]
     """For the manifest, without ``parent``, which is settled when it is written."""
+    shard: ShardPlace | None = None
+    """Which part of it this rank writes; None: all of it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,14 @@ from __future__ import annotations
 import mmap
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from failsoft.artifacts.store import ArtifactStore
 from failsoft.errors import FailsoftError
 from failsoft.training.checkpoints.served_process import Wire, serve
+from failsoft.training.checkpoints.shard_writing import Around
 from failsoft.training.checkpoints.writer_order import Order, carry_out
 from failsoft.training.checkpoints.writer_succession import at_work
 
@@ -41,12 +43,13 @@ class Writer:
 
     def _carried_out(self, order: Order, view: memoryview) -> dict[str, Any]:
         """Every error ends here: one on its way up would hold pieces of the memory, which then can't be closed."""
-        clock = self._wire.clock
+        clock, wire = self._wire.clock, self._wire
         store = ArtifactStore(Path(order.root), clock, kind=order.kind)
         started_s = clock.monotonic_s()
         try:
-            with at_work(store.root):
-                written = carry_out(order, view, store, beat=self._wire.beat)
+            leads = order.shard is None or order.shard.leads  # a new attempt waits for who publishes, and only for that
+            with at_work(store.root) if leads else nullcontext():
+                written = carry_out(order, view, store, around=Around(clock=clock, beat=wire.beat, alone=wire.alone))
         except (OSError, FailsoftError) as error:
             return {"say": "refused", "why": str(error)}
         return {

@@ -36,6 +36,8 @@ _NAMES: Mapping[torch.dtype, str] = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
+DTYPES: Mapping[str, torch.dtype] = {name: dtype for dtype, name in _NAMES.items()}
+"""By their names in the files."""
 _LEAST_ROOM_BYTES = 256 * 1024
 
 
@@ -65,7 +67,7 @@ class Slot:
         self, tensors: Mapping[str, Tensor], scalars_bytes: int, *, shared: bool, copiers: Copiers | None = None
     ) -> None:
         self._copiers = copiers or Copiers()
-        self._layout = lay_out({name: _spec(tensor) for name, tensor in tensors.items()})
+        self._layout = lay_out({name: spec_of(tensor) for name, tensor in tensors.items()})
         self._room_bytes = max(2 * scalars_bytes, _LEAST_ROOM_BYTES)
         size = self._layout.total_bytes + self._room_bytes
         self.handle = _nameless_file(size) if shared else -1
@@ -87,6 +89,11 @@ class Slot:
     def tensors_bytes(self) -> int:
         """Size of the tensor file."""
         return self._layout.total_bytes
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of the tensor file and of the small part after it."""
+        return self.tensors_bytes, self.scalars_bytes
 
     @property
     def held_bytes(self) -> int:
@@ -198,7 +205,8 @@ def _is_plain(tensor: Tensor, kind: tuple[torch.dtype, torch.Size]) -> bool:
     )
 
 
-def _spec(tensor: Tensor) -> TensorSpec:
+def spec_of(tensor: Tensor) -> TensorSpec:
+    """Kind and shape, in the words of the file; a kind without a name there by torch's."""
     return TensorSpec(dtype=_NAMES.get(tensor.dtype, str(tensor.dtype)), shape=tuple(tensor.shape))
 
 

@@ -26,6 +26,7 @@ from failsoft.training.letters.letter import Circumstances
 from failsoft.training.letters.payloads import Payloads
 from failsoft.training.letters.trials import FOREIGN
 from failsoft.training.ranks import Ranks, SoloRank
+from failsoft.training.sharding import has_shards
 from failsoft.training.state import model_tensors
 
 _T = TypeVar("_T")
@@ -118,8 +119,10 @@ class Witness:
 
 
 def model_digest(model: nn.Module, *, max_bytes: int | None = None) -> str | None:
-    """Digest of a model's parameters and buffers; None when they are more than ``max_bytes``."""
+    """Digest of a model's parameters and buffers; None when they are more than ``max_bytes``, or no rank has them all."""
     tensors = model_tensors(model)
+    if has_shards(model):
+        return None
     return None if max_bytes is not None and bytes_of(tensors) > max_bytes else tensors_digest(tensors)
 
 

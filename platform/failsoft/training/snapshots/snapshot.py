@@ -3,8 +3,8 @@
 What all ranks hold alike may be kept once (``RANK_ZERO``) or in shares (``SHARDED``). Alike under DDP are parameters,
 the moments of an optimizer that every rank runs in full, and the parameters of an average. Each rank's own, and always
 kept by itself, are the model's and the average's buffers (batch statistics drift apart between forward passes), its
-generators, and the small JSON of scheduler, scaler and the like. An optimizer that shards its moments needs
-``EACH_RANK``.
+shards of what is sharded (FSDP2), its generators, and the small JSON of scheduler, scaler and the like. An optimizer
+that shards its moments behind DDP (ZeRO) needs ``EACH_RANK``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from failsoft.training.snapshots.snapshot_memory import (
 )
 from failsoft.training.snapshots.snapshot_place import SnapshotPlace
 from failsoft.training.snapshots.snapshot_restore import Held, misfit, put_back
-from failsoft.training.state import FlatState, TrainingState, flatten
+from failsoft.training.state import FlatState, TrainingState, flatten, own_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ class RamSnapshots:
         Raises:
             ConfigError: the state holds what can't be kept.
         """
-        form, ranks = self._form_of(flatten(self._state).tensors), self._ranks
+        form, ranks = self._form_of(flatten(self._state)), self._ranks
         return SnapshotMemory(
             place=self._policy.where,
             rank=ranks.rank,
@@ -203,7 +203,7 @@ class RamSnapshots:
         rank, host = self._ranks.rank, socket.gethostname()
         try:
             flat = flatten(self._state)
-            form = self._form_of(flat.tensors)
+            form = self._form_of(flat)
         except ConfigError as error:
             return None, RankNote(rank=rank, host=host, digest="", problem=str(error))
         if form is not self._form:
@@ -219,12 +219,13 @@ class RamSnapshots:
             self.room.free(self._spare)
         self._spare = None
 
-    def _form_of(self, tensors: Mapping[str, Tensor]) -> _Form:
+    def _form_of(self, flat: FlatState) -> _Form:
         """The last form, unless the state took on another one (moments appear in the first step)."""
-        signature = [(name, t.dtype, t.shape, t.stride(), t.device) for name, t in tensors.items()]
+        signature = [(name, t.dtype, t.shape, t.stride(), t.device) for name, t in flat.tensors.items()]
         if self._form is not None and self._form.signature == signature:
             return self._form
-        division = divide(parts_of(tensors, own=own_names(self._state)), self._policy.where, self._ranks.world)
+        own = own_names(self._state) | flat.shards.keys()
+        division = divide(parts_of(flat.tensors, own=own), self._policy.where, self._ranks.world)
         shared = self._policy.where is not SnapshotPlace.EACH_RANK
         return _Form(
             signature=signature,
@@ -272,17 +273,6 @@ class RamSnapshots:
         except ConfigError as error:
             return {}, str(error)
         return live, misfit(held.division.parts, live, self._state.optimizer, held.scalars["optimizer_groups"])
-
-
-def own_names(state: TrainingState) -> frozenset[str]:
-    """Names of the tensors that may differ between ranks: buffers, which DDP evens out before a forward pass only."""
-    modules = {"model/": state.model, "ema/": getattr(state, "ema", None)}
-    return frozenset(
-        f"{prefix}{name}"
-        for prefix, module in modules.items()
-        if module is not None
-        for name, _ in module.named_buffers()
-    )
 
 
 def _moment(mark: SnapshotMark | None, held: Held | None) -> str:

@@ -17,9 +17,10 @@ from torch.optim import Optimizer
 from failsoft.training.finite import dense_view
 from failsoft.training.ranks import Ranks
 from failsoft.training.rng import HeldRng
+from failsoft.training.sharding import moment_like, numbered
 from failsoft.training.snapshots.arena import Arena
 from failsoft.training.snapshots.snapshot_layout import Division, Part, Slice, Slot
-from failsoft.training.state import FlatState, TrainingState, unflatten
+from failsoft.training.state import HELD, FlatState, TrainingState, unflatten
 
 _OPTIMIZER = "optimizer/"
 
@@ -58,6 +59,21 @@ def misfit(parts: Sequence[Part], live: Mapping[str, Tensor], optimizer: Optimiz
     return ""
 
 
+def other_shards(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Which of the model's tensors this rank holds another piece of than it did; "" for none.
+
+    Args:
+        then: scalars of the snapshot.
+        now: scalars of the live state.
+    """
+    before, after = (
+        {name: shard for name, shard in (scalars.get(HELD) or {}).items() if not name.startswith(_OPTIMIZER)}
+        for scalars in (then, now)
+    )
+    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return f"this rank holds another piece of {', '.join(names[:8])} than it did" if names else ""
+
+
 @torch.no_grad()
 def put_back(
     held: Held, live: Mapping[str, Tensor], state: TrainingState, ranks: Ranks, *, with_counts: bool = False
@@ -75,7 +91,7 @@ def put_back(
     given = {name: tensor for name, tensor in targets.items() if not name.startswith(_OPTIMIZER) or tensor.ndim == 0}
     unflatten(FlatState(tensors=given, scalars=copy.deepcopy(held.scalars)), state, with_breaker=with_counts)
     _fill(held, targets, ranks)
-    _hand_over(targets, state.optimizer)
+    _hand_over(targets, state.optimizer, held.scalars.get(HELD) or {})
     held.rng.restore()
 
 
@@ -121,10 +137,11 @@ def _by_part(slots: Sequence[Slot]) -> dict[str, list[Slot]]:
     return by_part
 
 
-def _hand_over(targets: Mapping[str, Tensor], optimizer: Optimizer) -> None:
+def _hand_over(targets: Mapping[str, Tensor], optimizer: Optimizer, shards: Mapping[str, Any]) -> None:
     """Give the optimizer its moments as they are: ``load_state_dict`` would copy them, and cast them to the weights."""
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    parameters = numbered(optimizer)
     for key, tensor in targets.items():
         if key.startswith(_OPTIMIZER):
             index, name = key[len(_OPTIMIZER) :].split("/", 1)
-            optimizer.state[parameters[int(index)]][name] = tensor
+            moment = moment_like(parameters, int(index), tensor, shards.get(key))
+            optimizer.state[parameters[int(index)]][name] = moment
