@@ -16,13 +16,18 @@ from typing import Any
 
 from failsoft.artifacts.home import Home
 from failsoft.errors import ConfigError, PlanStoreError
-from failsoft.health.clock import SystemClock
+from failsoft.health.clock import Clock, SystemClock
+from failsoft.health.exporter import Exporter
+from failsoft.health.ledger import Side
+from failsoft.health.metric_book import MetricBook, Sink
 from failsoft.serving.plan.plan import Colour, RoutingPlan
 from failsoft.serving.plan.planstore import PlanStore
 from failsoft.serving.plan.roll_call import RollCall
 from failsoft.serving.plan.trips import Trip
 from failsoft.serving.rollout.evidence import OutcomeBatch
+from failsoft.serving.rollout.gate_record import remembered
 from failsoft.serving.rollout.rollout import Rollout
+from failsoft.serving.rollout.rollout_metrics import RolloutMetrics
 from failsoft.serving.rollout.stage_settings import StageSettings, stages_in_words
 from failsoft.serving.rollout.stages import stage_named, stage_policy
 from failsoft.serving.rollout.surroundings import HomeSurroundings
@@ -64,9 +69,10 @@ class Controller:
     Args:
         settings: a :class:`ControllerConfig` as a dict.
         look: counts replicas: share of each colour's that are ready; raises whatever it likes when it can't.
+        sink: makes where metrics go; None: nowhere.
     """
 
-    def __init__(self, settings: dict[str, Any], look: Look) -> None:
+    def __init__(self, settings: dict[str, Any], look: Look, sink: Callable[[], Sink] | None = None) -> None:
         config = ControllerConfig(**settings)
         home, clock = Home.find(Path(config.home)), SystemClock()
         self._releases = home.releases(clock)
@@ -88,6 +94,12 @@ class Controller:
         )
         self._rollout.adopt(policy, slots=config.slots)
         self._say_if_refused()
+        self._exporter = None if sink is None else self._make_exporter(sink, clock)
+
+    def _make_exporter(self, sink: Callable[[], Sink], clock: Clock) -> Exporter:
+        book = MetricBook()
+        metrics = RolloutMetrics(book, self._status, remembered(self._releases.root), clock)
+        return Exporter(book, sink, metrics.look, side=Side.SERVING, clock=clock)
 
     async def adopt(self, profile: str, slots: int | None = None) -> str:
         """Judge by another profile, and for another number of slots; those in force change nothing."""
@@ -175,6 +187,9 @@ class Controller:
 
     async def status(self) -> dict[str, Any]:
         """Everything known, for people."""
+        return self._status()
+
+    def _status(self) -> dict[str, Any]:
         process: dict[str, Any] = {"pid": os.getpid(), "events_not_recorded": self._around.unrecorded}
         process |= {"profile": self._settings.profile, "settings_error": self._settings.refusal}
         return self._rollout.status() | process | self._roll_call.status()
@@ -195,7 +210,7 @@ class Controller:
 
     def _keep_going(self) -> None:
         """Have the duties running. The first call starts them; one that ended by a bug is recorded and begun anew."""
-        for name, work in (("tick", self._tick), ("look", self._look)):
+        for name, work in (("tick", self._tick), ("look", self._look), ("metrics", self._export)):
             duty = self._duties.get(name)
             if duty is not None and duty.done() and not duty.cancelled():
                 self._around.record("controller_duty_failed", f"{name} ended: {duty.exception()!r}")
@@ -206,6 +221,10 @@ class Controller:
         while True:
             self._rollout.tick()
             await asyncio.sleep(_TICK_S)
+
+    async def _export(self) -> None:
+        """Nothing to do is done for ever, too: a duty that ends is begun anew."""
+        await (asyncio.Event().wait() if self._exporter is None else self._exporter.run())
 
     async def _look(self) -> None:
         """Count ready replicas; when nobody can say, nothing is known, and no share grows. Look at the settings too."""

@@ -19,6 +19,7 @@ from failsoft.artifacts.home import Home
 from failsoft.artifacts.manifest import digest_bytes
 from failsoft.errors import FailsoftError, PlanStoreError, ServingError
 from failsoft.health.clock import SystemClock
+from failsoft.health.metrics import RaySink
 from failsoft.serving.config import AppConfig
 from failsoft.serving.plan.follower import PlanFollower
 from failsoft.serving.plan.plan import Colour, RoutingPlan, Stage
@@ -74,7 +75,7 @@ def _handle(config: ControllerConfig) -> Any:
         max_concurrency=_MAX_CALLS,
         enable_task_events=False,
     )
-    return actor.remote(asdict(config), _ready_fractions)
+    return actor.remote(asdict(config), _ready_fractions, RaySink)
 
 
 def controller_of(app: AppConfig) -> ControllerConfig:

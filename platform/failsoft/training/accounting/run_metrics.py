@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from failsoft.health import training_metrics as table
+from failsoft.health.age import Age
 from failsoft.health.clock import Clock
 from failsoft.health.ledger import Event, Side, parse_event
 from failsoft.health.ledger_files import Tail
@@ -33,22 +34,6 @@ _LARGE = ("reproduction", "stacks")
 """Data of events that no sum needs; a run's story is kept in memory without it."""
 
 
-class _Age:
-    """How long a value has not changed, on one clock."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._value: object = None
-        self._since_s = clock.monotonic_s()
-
-    def of(self, value: object) -> float:
-        """Seconds since it was last another one, or since the first look."""
-        now_s = self._clock.monotonic_s()
-        if value != self._value:
-            self._value, self._since_s = value, now_s
-        return now_s - self._since_s
-
-
 class RunMetrics:
     """Looks at one run.
 
@@ -65,7 +50,7 @@ class RunMetrics:
         self._tail = Tail(ledger)
         self._events: list[Event] = []
         self._seen = _read_seen(folder)
-        self._moved, self._saved = _Age(clock), _Age(clock)
+        self._moved, self._saved = Age(clock), Age(clock)
         self._before: tuple[float, int] | None = None
         self._sums_due_s = clock.monotonic_s()
         self._checkpoints = 0
