@@ -12,6 +12,7 @@ from failsoft.cli import doctor as _doctor  # noqa: F401 -- the same
 from failsoft.cli import events as _events  # noqa: F401 -- the same
 from failsoft.cli import gate as _gate  # noqa: F401 -- the same
 from failsoft.cli import letters as _letters  # noqa: F401 -- the same
+from failsoft.cli import metrics as _metrics  # noqa: F401 -- the same
 from failsoft.cli import plan as _plan  # noqa: F401 -- the same
 from failsoft.cli import preempt as _preempt  # noqa: F401 -- the same
 from failsoft.cli import preflight as _preflight  # noqa: F401 -- the same
