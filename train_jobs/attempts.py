@@ -19,6 +19,7 @@ from failsoft.training.survival.growth import RESIZE_ASKED
 from failsoft.training.survival.notice import read_notice
 from failsoft.training.survival.room import ROOM_LOST, WORKERS_CHOSEN
 from failsoft.training.survival.supervise import (
+    CONTROLLER_FAILED,
     CONTROLLER_LOST,
     DRIVER_LOST,
     Attempt,
@@ -34,6 +35,7 @@ _WRITER_S = 60.0
 """A killed worker's writer finishes what it has begun; so long it is waited for before progress is judged."""
 _LEAVING = frozenset({"notice_heard", "notice_missed", "preempted"})
 """Events of workers that were told to leave; also of those who then died on the way."""
+_BUGS = frozenset({"worker_failed", CONTROLLER_FAILED})
 _LEADERLESS = frozenset({CONTROLLER_LOST, DRIVER_LOST})
 
 RunOnce = Callable[[], str | None]
@@ -135,7 +137,7 @@ class Attempts:
             began=max(checkpoint, last_beginning(before)),
             reached=max(reached, last_beginning(news)),
             error=error or "the workers ended without a word before all batches were consumed",
-            failures=tuple(_failure(event) for event in said if event.kind == "worker_failed"),
+            failures=tuple(_failure(event) for event in said if event.kind in _BUGS),
             preempted=bool(leaving),
             resized=bool(leaving) and any(event.kind == RESIZE_ASKED for event in news),
             room_lost=any(event.kind == ROOM_LOST for event in news),

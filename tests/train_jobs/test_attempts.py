@@ -12,7 +12,7 @@ from failsoft.errors import NoProgressError, TrainingError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.clock import ManualClock
 from failsoft.health.ledger import Ledger, Side, read_ledger
-from failsoft.training.survival.supervise import RestartPolicy
+from failsoft.training.survival.supervise import CONTROLLER_FAILED, RestartPolicy
 from train_jobs.attempts import Attempts
 
 POLICY = RestartPolicy(backoff=BackoffPolicy(jitter_fraction=0.0))
@@ -54,6 +54,18 @@ def test_attempts_go_on_until_all_batches_are_consumed(tmp_path: Path) -> None:
     assert desk.clock.monotonic_s() - start_s == 10.0 + 30.0
     events = [event for event in read_ledger(desk.home.ledger).events if event.kind == "attempt_failed"]
     assert [event.data["progressed"] for event in events] == [True, False]
+
+
+def test_an_error_of_code_in_what_leads_the_workers_is_a_bug_as_one_of_theirs_is(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+
+    def run_once() -> str:
+        desk.ledger.record(CONTROLLER_FAILED, "KeyError: 'rank'", error="KeyError: 'rank'", position=5)
+        return "Training failed due to controller error"
+
+    with pytest.raises(NoProgressError, match="KeyError: 'rank' was raised twice at batch 5: a bug"):
+        desk.attempts.until_done(run_once, policy=POLICY, rng=random.Random(1))
+    assert len([event for event in read_ledger(desk.home.ledger).events if event.kind == "attempt_failed"]) == 2
 
 
 def test_a_last_checkpoint_that_was_damaged_is_put_aside_and_trained_again(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from ray.train import CheckpointUploadMode, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
-from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError
+from ray.train.v2._internal.exceptions import RayTrainError, WorkerGroupStartupTimeoutError
 from ray.train.v2._internal.execution.context import get_train_context
 
 from failsoft.errors import DriverLostError, TrainingError
@@ -26,7 +26,7 @@ from failsoft.training.checkpoints.checkpoint import Deliver
 from failsoft.training.loop import TrainLoop
 from failsoft.training.progress import PositionMark
 from failsoft.training.ranks import Ranks, ranks_here
-from failsoft.training.ray_eyes import SecondLine, SeesDeaths
+from failsoft.training.ray_eyes import RoomLostError, SecondLine, SeesDeaths
 from failsoft.training.ray_group import STATION, group_config
 from failsoft.training.ray_leftovers import sweep_leftovers
 from failsoft.training.ray_settings import RaySettings, first_lines
@@ -36,9 +36,9 @@ from failsoft.training.survival.fabric import check_environment
 from failsoft.training.survival.notice import Word
 from failsoft.training.survival.room import ROOM_LOST
 from failsoft.training.survival.station import Orders, watched
-from failsoft.training.survival.supervise import CONTROLLER_LOST
+from failsoft.training.survival.supervise import CONTROLLER_FAILED, CONTROLLER_LOST
 
-__all__ = ["Build", "RaySettings", "kind_of", "run_attempt"]
+__all__ = ["Build", "RaySettings", "is_bug", "kind_of", "run_attempt"]
 
 Build = Callable[[Any, Ranks, Deliver], TrainLoop]
 """Makes this rank's loop from the job's config; importable by name on every worker."""
@@ -86,10 +86,29 @@ def _fitted(trainer: TorchTrainer, settings: RaySettings) -> str | None:
         sweep_leftovers()
         return first_lines(error)
     except ray.train.TrainingFailedError as error:
-        if isinstance(getattr(error, "controller_failure", None), WorkerGroupStartupTimeoutError):
+        failure = getattr(error, "controller_failure", None)
+        if isinstance(failure, WorkerGroupStartupTimeoutError):
             settings.open_ledger().record(ROOM_LOST, first_lines(error), workers=settings.workers)
+        elif failure is not None and is_bug(failure):
+            said = f"{type(failure).__name__}: {first_lines(failure)}"
+            position = PositionMark(settings.folder).read() or 0
+            settings.open_ledger().record(CONTROLLER_FAILED, said, error=said, position=position)
         return first_lines(error)
     return None
+
+
+def is_bug(failure: BaseException) -> bool:
+    """Whether what ended Ray's controller, but not its process, is an error of code: of ours in there, or of its own.
+
+    What it raises of workers, places and calls that fail is none; nor are surroundings that were away.
+    """
+    if isinstance(failure, ray.exceptions.RayTaskError):  # code of ours that it ran on a worker
+        return is_bug(failure.cause)
+    if isinstance(failure, ray.exceptions.RayError | RayTrainError | RoomLostError) or not isinstance(
+        failure, Exception
+    ):
+        return False
+    return kind_of(failure) == "worker_failed"
 
 
 def _trainer(build: Build, config: Any, settings: RaySettings, environment: dict[str, Any]) -> TorchTrainer:

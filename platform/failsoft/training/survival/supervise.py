@@ -38,6 +38,8 @@ class Cause(StrEnum):
     """The supervisor itself had the workers save and leave, to go on with more of them."""
 
 
+CONTROLLER_FAILED = "controller_failed"
+"""The ledger's word for an attempt that an error of code ended in what leads the workers; as one of theirs, a bug."""
 CONTROLLER_LOST = "controller_lost"
 """The ledger's word for an attempt whose workers were ended since what led them had died."""
 DRIVER_LOST = "driver_lost"
