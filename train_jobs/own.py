@@ -49,7 +49,8 @@ class Learning:
     """What one worker learns with; made on each worker, alike."""
 
     model: nn.Module
-    """On the device that was given."""
+    """On the device that was given. One that is too large for it: after ``torch.distributed.fsdp.fully_shard``; each
+    worker then keeps and saves its shards only."""
     optimizer: Optimizer
     task: Callable[[nn.Module], Task]
     """Given the model through which the loss must go (with several workers it is wrapped), what is learnt."""

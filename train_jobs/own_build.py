@@ -23,6 +23,7 @@ from failsoft.training.guard import GuardPolicy, StepGuard
 from failsoft.training.loop import TrainLoop
 from failsoft.training.ranks import Ranks
 from failsoft.training.ray_train import run_attempt
+from failsoft.training.sharding import has_shards
 from failsoft.training.state import TrainingState, load_model_tensors
 from failsoft.training.validation import Validator
 from train_jobs.build import desk_of, mirror_of, plan_of
@@ -78,7 +79,8 @@ def build_own(job: OwnJob, ranks: Ranks, deliver: Deliver) -> TrainLoop:
     state = TrainingState(
         model=learning.model, optimizer=learning.optimizer, scheduler=learning.scheduler, breaker=breaker
     )
-    shared = DistributedDataParallel(state.model) if ranks.world > 1 else state.model
+    wraps = ranks.world > 1 and not has_shards(state.model)  # what fully_shard has cut brings gradients together itself
+    shared = DistributedDataParallel(state.model) if wraps else state.model
     store = Home.find(config.home).checkpoints(config.run, clock)
     batches = GlobalBatches(num_samples=job.num_samples, global_batch=job.global_batch, seed=config.seed)
     return TrainLoop(
