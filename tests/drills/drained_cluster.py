@@ -19,7 +19,7 @@ from tests.drills.private_cluster import PrivateCluster
 from tests.drills.troubled_job import TroubledJob
 from tests.drills.troubled_run import attempt, told
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 def drain_in_the_step(job: TroubledJob, address: str, node: str) -> None:
@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
         ends = [attempt(job)]
         cluster.add_node()
         ends.append(attempt(job))
-        print(json.dumps({"node": node.node_id, "ends": ends}))
+        print(json.dumps({"node": node.node_id, "ends": ends, "deadline_s": DEADLINE_S}))
     finally:
         ray.shutdown()
         cluster.shut_down()

@@ -54,7 +54,7 @@ def test_a_signal_to_the_whole_group_saves_although_the_loaders_workers_die_of_i
     whole.communicate(timeout=PATIENCE_S)
     assert whole.returncode == 0
     folder = tmp_path / "told"
-    hit = process(folder, pause_s=0.02)
+    hit = process(folder, pause_s=0.1)  # far from its end when the signal comes, however late
     assert hit.stdout is not None
     assert hit.stdout.readline() == "third batch\n"
     os.killpg(hit.pid, signal.SIGTERM)

@@ -27,7 +27,7 @@ def test_the_example_of_an_own_task_outlives_its_worker_on_ray(tmp_path: Path) -
     (tmp_path / "memory").mkdir()
     memory = {"FAILSOFT_HOST_MEMORY": str(tmp_path / "memory")}  # the tests' own environment does without
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path, env=os.environ | memory
+        command, capture_output=True, text=True, timeout=600, check=False, cwd=tmp_path, env=os.environ | memory
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "position-000000000300" in done.stdout

@@ -18,7 +18,7 @@ from failsoft.training.checkpoints.mirror import Mirror
 from failsoft.training.checkpoints.mirror_policy import MirrorPolicy
 from failsoft.training.checkpoints.retention import Last
 from failsoft.training.checkpoints.writer_link import MIRROR, ProcessLink
-from failsoft.training.checkpoints.writer_news import NewsKind, Ticket
+from failsoft.training.checkpoints.writer_news import News, NewsKind, Ticket
 
 BYTES = 12 * 1024 * 1024
 
@@ -69,16 +69,18 @@ class Run:
 @pytest.mark.drill
 def test_thirty_kills_at_any_moment_of_a_copy_leave_the_old_or_the_new_one_whole(tmp_path: Path) -> None:
     run, rng, newest, unfinished = Run(tmp_path, tmp_path / "there"), random.Random(23), 0, 0
+    longest_s = 0.08
     try:
         for position in range(1, 31):
             run.mirror.ask_listing().poll(60.0)  # a process stands ready
             run.publish(position)
-            SystemClock().sleep_s(rng.random() * 0.08)
+            SystemClock().sleep_s(rng.random() * longest_s)
             run.links[-1].process.kill()
             run.links[-1].process.wait(30)
             found = run.newest_there()
             assert found in {newest, position}
             unfinished += found != position
+            longest_s *= 1.2 if found != position else 0.8  # so that on any machine some come too late and some do not
             assert run.mirror.drain(within_s=60.0)  # another process does it
             newest = run.newest_there()
             assert newest == position
@@ -102,8 +104,10 @@ def test_a_remote_disk_that_is_really_full_keeps_the_old_copy_and_takes_the_new_
         run.publish(1)
         assert run.mirror.drain(within_s=60.0)
         run.publish(2)
-        assert not run.mirror.drain(within_s=3.0)
-        news = run.mirror.look()
+        news: list[News] = []
+        while len(news) < 2:
+            assert not run.mirror.drain(within_s=3.0)
+            news += run.mirror.look()
         assert news[0].kind is NewsKind.MIRRORED
         assert {one.kind for one in news[1:]} == {NewsKind.MIRROR_FAILED}
         assert "No space left" in news[-1].why

@@ -37,9 +37,9 @@ def test_a_worker_that_hangs_in_a_step_is_dumped_ended_and_restarted_and_no_bit_
 def test_a_group_whose_watchdogs_are_dead_is_started_again_by_the_controller(
     tmp_path: Path, undisturbed_digest: str
 ) -> None:
-    patient = {"first_step_s": 14.0, "step_s": 14.0, "checkpoint_s": 14.0, "validation_s": 14.0}
+    patient = {"first_step_s": 29.0, "step_s": 29.0, "checkpoint_s": 29.0, "validation_s": 29.0}
     hanging = TroubledJob(folder=tmp_path / "hanging", for_ever=True, blind=True)
-    assert attempt(hanging, WatchPolicy(silence_s=15.0, **patient)) is None
+    assert attempt(hanging, WatchPolicy(silence_s=30.0, **patient)) is None
     assert final_digest(hanging.folder) == undisturbed_digest
     (hang,) = told(hanging.folder, "hang")
     assert (hang.data["by"], hang.data["position"]) == ("controller", hanging.position)

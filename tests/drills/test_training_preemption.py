@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from failsoft.training.survival.notice import EXIT_PREEMPTED, drop_notice, withdraw_notice
+from failsoft.health.ledger import Event
+from failsoft.training.survival.notice import EXIT_PREEMPTED, NoticePolicy, drop_notice, withdraw_notice
 from tests.conftest import ROOT
 from tests.drills.troubled_job import TOTAL_BATCHES, TroubledJob
 from tests.drills.troubled_run import attempt, final_digest, told
@@ -42,23 +43,29 @@ def await_event(folder: Path, kind: str) -> None:
         time.sleep(0.02)
 
 
+def left_in_time(folder: Path) -> Event:
+    """By the run's own clock, from the first word to the last: what Ray takes to end its processes is Ray's."""
+    (left,) = told(folder, "preempted")
+    assert left.at_s - told(folder, "notice_heard")[0].at_s < NoticePolicy().grace_s
+    assert told(folder, "notice_missed") == []
+    return left
+
+
 class Meanwhile(threading.Thread):
-    """Does something while one rank is in its step, and notes when."""
+    """Does something while one rank is in its step."""
 
     def __init__(self, job: TroubledJob, way: str) -> None:
         super().__init__(daemon=True)
         self.job = job
         self.way = way
-        self.at_s = 0.0
 
     def run(self) -> None:
         await_file(self.job.folder / "in-step")
-        self.at_s = time.monotonic()
         if self.way == "file":
             drop_notice(self.job.folder, "preStop")
-            await_event(self.job.folder, "notice_heard")
         else:
             os.kill(int((self.job.folder / "pid-0").read_text("utf-8")), signal.SIGTERM)
+        await_event(self.job.folder, "notice_heard")  # the main thread, where Python handles signals, may be slow
         (self.job.folder / "go").touch()
 
 
@@ -72,9 +79,8 @@ def test_a_notice_to_one_rank_in_the_middle_of_a_step_saves_the_same_step_on_bot
     meanwhile = Meanwhile(job, way)
     meanwhile.start()
     assert attempt(job) is None
-    assert time.monotonic() - meanwhile.at_s < 30.0
     meanwhile.join()
-    (left,) = told(job.folder, "preempted")
+    left = left_in_time(job.folder)
     assert (left.data["position"], left.data["saved"]) == (job.position + 1, True)
     withdraw_notice(job.folder)
     assert attempt(job) is None
@@ -102,14 +108,12 @@ def test_a_signal_to_the_whole_group_saves_although_it_reaches_the_workers_of_th
     whole.communicate(timeout=PATIENCE_S)
     assert whole.returncode == 0
     folder = tmp_path / "told"
-    process = plain(folder, pause_s=0.02)
+    process = plain(folder, pause_s=0.1)  # so that it is far from its end when the signal comes, however late
     assert process.stdout is not None
     assert process.stdout.readline() == "third batch\n"
     os.killpg(process.pid, number)
-    at_s = time.monotonic()
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode == EXIT_PREEMPTED
-    assert time.monotonic() - at_s < 30.0
     (left,) = told(folder, "preempted")
     assert left.data["saved"] is True
     assert 3 <= int(left.data["position"]) < TOTAL_BATCHES
@@ -124,7 +128,7 @@ def test_a_signal_to_the_whole_group_saves_although_it_reaches_the_workers_of_th
 def job(home: Path) -> Iterator[subprocess.Popen[str]]:
     """For the time of the block, also when that fails; its driver ends with it."""
     command = [sys.executable, "-m", "train_jobs.intent_ner", "--home", str(home), "--run", "told", "--preset", "demo"]
-    command += ["--max-batches", "80", "--workers", "1", "--no-publish"]
+    command += ["--max-batches", "300", "--workers", "1", "--no-publish"]
     output: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen(command, cwd=ROOT, **output) as process:
         try:
@@ -139,12 +143,10 @@ def test_sigterm_to_the_driver_is_passed_on_saved_and_answered_with_143_and_the_
 ) -> None:
     with job(tmp_path) as first:
         await_event(tmp_path, "run_started")
-        at_s = time.monotonic()
         first.send_signal(signal.SIGTERM)
         said, _ = first.communicate(timeout=PATIENCE_S)
         assert first.returncode == EXIT_PREEMPTED, said
-        assert time.monotonic() - at_s < 30.0
-    (left,) = told(tmp_path, "preempted")
+    left = left_in_time(tmp_path)
     assert left.data["saved"] is True
     with job(tmp_path) as again:
         said, _ = again.communicate(timeout=PATIENCE_S)
@@ -167,7 +169,7 @@ def test_workers_of_a_node_that_ray_drains_save_before_it_goes_and_others_go_on(
     assert outcome["ends"] == [None, None]
     heard = told(folder, "notice_heard")
     assert outcome["node"][:12] in heard[0].why
-    assert 0.0 < heard[0].data["grace_s"] < 20.0
+    assert 0.0 < heard[0].data["grace_s"] < outcome["deadline_s"]
     (left,) = told(folder, "preempted")
     assert [event.data["position"] for event in told(folder, "run_started")] == [0, left.data["position"]]
     assert told(folder, "run_started")[1].data["repeated_batches"] == 0
