@@ -9,24 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import default_collate
 
-from failsoft.errors import SampleError, SourceError
-from failsoft.training.loading.checks import Judgement, SampleChecks, is_large, not_finite
+from failsoft.training.loading.board import Board
+from failsoft.training.loading.checks import SampleChecks
 from failsoft.training.loading.collate import Collate, Fill, fill_rows, fitting
+from failsoft.training.loading.gathering import Gathering, SampleSource
 from failsoft.training.loading.sample import Ask, BadKind, BadSample, Gathered, GuardedBatch, SourceNote, StandIn
 from failsoft.training.loading.seeding import seeded
+from failsoft.training.loading.tiered_dataset import in_two_steps
 from failsoft.training.loading.wording import in_words
 
 _MAX_WHY = 500
-_OF_THE_PROCESS = (KeyboardInterrupt, SystemExit, GeneratorExit)
-"""What is said to the process and not of a sample."""
-
-
-class SampleSource(Protocol):
-    """A map-style dataset. One of several tiers returns a :class:`StandIn` where it had to make a sample up."""
-
-    def __getitem__(self, index: int) -> Any:
-        """The sample."""
-        ...
 
 
 @runtime_checkable
@@ -44,6 +36,15 @@ class TakesNotes(Protocol):
 
     def take_notes(self) -> tuple[SourceNote, ...]:
         """Since the last asking."""
+        ...
+
+
+@runtime_checkable
+class LearnsTogether(Protocol):
+    """A dataset whose copies in several workers tell each other of sources that are ill."""
+
+    def share(self, board: Board) -> None:
+        """By this table; before it is copied."""
         ...
 
 
@@ -78,6 +79,9 @@ class Checked:
         self._seed = seed
         self._last_good: list[Any] = []
         self._began: Callable[[int], None] = _nobody
+        # asked once: a protocol takes microseconds to look for
+        self._reads = in_two_steps(dataset)
+        self._tells = dataset if isinstance(dataset, TakesNotes) else None
 
     def source_of(self, index: int) -> str:
         """Shard or file of a sample; empty where the dataset does not know."""
@@ -91,6 +95,11 @@ class Checked:
     def watched_by(self, began: Callable[[int], None]) -> None:
         """Tell ``began`` the index of each sample before it is loaded: the last word of a worker that dies of it."""
         self._began = began
+
+    def share(self, board: Board) -> None:
+        """Copies of this in several workers are to learn of ill sources together, if the dataset can."""
+        if isinstance(self.dataset, LearnsTogether):
+            self.dataset.share(board)
 
     def load(self, ask: Ask) -> GuardedBatch:
         """The batch, whatever happens."""
@@ -133,38 +142,11 @@ class Checked:
             weights=weights if ask.counted else (0.0,) * len(weights),
             bad=tuple(self._bad(ask, place, *said) for place, said in sorted(gathered.bad.items())),
             synthetic=tuple(self._made_up(ask, *entry) for entry in sorted(gathered.stand_ins.items(), key=_place)),
-            notes=self.dataset.take_notes() if isinstance(self.dataset, TakesNotes) else (),
+            notes=() if self._tells is None else self._tells.take_notes(),
         )
 
     def _gather(self, indices: Sequence[int], ask: Ask) -> Gathered:
-        gathered, barred = Gathered(), ask.barred
-        for place, index in enumerate(indices):
-            if index in barred:
-                gathered.bad[place] = (BadKind.WORKER_DIED, barred[index])
-                continue
-            self._began(index)
-            try:
-                self._take(gathered, place, self.dataset[index])
-            except _OF_THE_PROCESS:
-                raise
-            except BaseException as error:  # noqa: BLE001 -- foreign code; a panic of Rust is not even an Exception
-                gathered.bad[place] = _judged(error)
-        return gathered
-
-    def _take(self, gathered: Gathered, place: int, found: Any) -> None:
-        made_up = isinstance(found, StandIn)
-        sample = found.sample if made_up else found
-        said = self.checks.judge(sample)
-        if self.checks.finite and not gathered.good and not gathered.stand_ins:
-            gathered.all_finite = is_large(sample)
-        if said is None and gathered.all_finite and (where := not_finite(sample)):
-            said = (BadKind.NOT_FINITE, where)
-        if said is not None:
-            gathered.bad[place] = said
-        elif made_up:
-            gathered.stand_ins[place] = found
-        else:
-            gathered.good[place] = sample
+        return Gathering(self.dataset, self._reads, self.checks, self._began).of(indices, ask.barred)
 
     def _filled(self, gathered: Gathered, ask: Ask) -> tuple[Any, tuple[int, ...], tuple[float, ...]]:
         """The batch again, with something at weight 0 in each place that lacks a real sample."""
@@ -200,15 +182,6 @@ class Checked:
 def indices_of(array: NDArray[np.integer]) -> tuple[int, ...]:
     """Plain integers: numpy's own make poor keys and larger messages."""
     return tuple(array.tolist())
-
-
-def _judged(error: BaseException) -> Judgement:
-    kind = BadKind.RAISED
-    if isinstance(error, SampleError):
-        kind = BadKind.CHECKSUM
-    elif isinstance(error, SourceError):
-        kind = BadKind.OUT_OF_REACH
-    return kind, in_words(error)
 
 
 def _place(entry: tuple[int, StandIn]) -> int:

@@ -70,12 +70,14 @@ def difference(form: Form, wanted: Form) -> str:
 
 def is_large(sample: object) -> bool:
     """Whether a sample is better looked at while it is in the processor's cache than later, in its batch."""
+    if surely_all(sample, _is_small):
+        return False
     return any(isinstance(leaf, Tensor | np.ndarray) and leaf.nbytes >= _LARGE_BYTES for _, leaf in leaves(sample))
 
 
 def not_finite(data: object) -> str | None:
     """Where NaN or Inf is in a sample or a whole batch, in words; None when nowhere."""
-    if _all_finite(data):
+    if surely_all(data, _surely_finite):
         return None
     for path, leaf in leaves(data):
         if not _is_finite(leaf):
@@ -117,19 +119,33 @@ def _form(leaf: object) -> str:
     return type(leaf).__name__
 
 
-def _all_finite(data: Any, depth: int = 0) -> bool:
-    """Whether it surely is, for the usual kinds of samples: all nets of a photograph may take 30 µs together."""
+def surely_all(data: Any, well: Callable[[Any], bool], depth: int = 0) -> bool:
+    """Whether all leaves surely are, for the usual kinds of samples: all nets of a text may take 8 µs together.
+
+    Args:
+        data: in tuples, lists and dictionaries; what else holds something is a leaf.
+        well: of a leaf; False where it does not know its type.
+        depth: of ``data`` itself.
+    """
     kind = type(data)
-    if kind in _COUNTS:
-        return True
-    if kind in _NUMBERS:
-        return _is_finite(data)
-    if depth >= _DEEPEST or kind not in _HOLDERS:
+    if kind not in _HOLDERS:
+        return well(data)
+    if depth >= _DEEPEST:
         return False
     for value in data.values() if kind is dict else data:  # noqa: SIM110 -- a generator takes twice the time
-        if not _all_finite(value, depth + 1):
+        if not surely_all(value, well, depth + 1):
             return False
     return True
+
+
+def _surely_finite(leaf: object) -> bool:
+    kind = type(leaf)
+    return kind in _COUNTS or (kind in _NUMBERS and _is_finite(leaf))
+
+
+def _is_small(leaf: Any) -> bool:
+    kind = type(leaf)
+    return kind in _COUNTS or kind is float or (kind in _NUMBERS and leaf.nbytes < _LARGE_BYTES)
 
 
 def _is_finite(leaf: object) -> bool:

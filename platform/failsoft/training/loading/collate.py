@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from failsoft.training.loading.checks import Judgement, difference, form_of, leaves, not_finite
+from failsoft.training.loading.checks import Judgement, difference, form_of, leaves, not_finite, surely_all
 from failsoft.training.loading.sample import BadKind, Gathered
 from failsoft.training.loading.wording import in_words
 
 Collate = Callable[[list[Any]], Any]
+_USUAL: frozenset[type] = frozenset({dict, list, tuple, Tensor})
+_PLAIN = (int, float, str, bytes, np.generic, type(None))
 
 
 class Fill(StrEnum):
@@ -90,7 +92,7 @@ def fill_rows(
 
 def travels(data: object) -> bool:
     """Whether it survives the way to another process; pickled on trial only where its types do not tell."""
-    if all(map(_is_plain, (leaf for _, leaf in leaves(data)))) and type(data) in {dict, list, tuple, Tensor}:
+    if type(data) in _USUAL and (surely_all(data, _is_plain) or all(_is_plain(leaf) for _, leaf in leaves(data))):
         return True
     try:
         ForkingPickler(io.BytesIO()).dump(data)
@@ -103,9 +105,7 @@ def travels(data: object) -> bool:
 def _is_plain(leaf: object) -> bool:
     if isinstance(leaf, Tensor):  # with a graph, or elsewhere than in memory, it may be refused on its way
         return not leaf.requires_grad and leaf.device.type == "cpu"
-    return isinstance(leaf, int | float | str | bytes | bool | np.generic | None) or (
-        isinstance(leaf, np.ndarray) and leaf.dtype.kind != "O"
-    )
+    return isinstance(leaf, _PLAIN) or (isinstance(leaf, np.ndarray) and leaf.dtype.kind != "O")
 
 
 class _Sent(pickle.Pickler):

@@ -10,6 +10,7 @@ from types import TracebackType
 from failsoft.errors import ConfigError, LoaderError
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.training.degradation import Tell
+from failsoft.training.loading.board import Board
 from failsoft.training.loading.checked import Checked
 from failsoft.training.loading.lane import Fallen, Lane, LoaderPolicy
 from failsoft.training.loading.order import RankOrder
@@ -52,6 +53,8 @@ class GuardedLoader:
         stride = self.policy.workers
         if stride and self.policy.start_method != "fork":
             _refuse_unpicklable(checked)
+        if stride > 1:
+            checked.share(Board())
         clock = clock or SystemClock()
         self._lanes = [Lane(checked, order, self.policy, clock, stride=stride) for _ in range(stride)]
         self._deaths: Counter[int] = Counter()

@@ -109,11 +109,13 @@ class Gathered:
     """Sample by place."""
     stand_ins: dict[int, StandIn] = field(default_factory=dict)
     bad: dict[int, tuple[BadKind, str]] = field(default_factory=dict)
-    all_finite: bool = False
-    """Each sample is looked at by itself, so the batch need not be."""
+    all_finite: bool | None = None
+    """Each sample is looked at by itself, so the batch need not be; None before anybody knows."""
 
     def rows(self) -> list[tuple[int, Any]]:
         """Place and sample of everything that can be collated, by place."""
+        if not self.stand_ins:
+            return sorted(self.good.items())
         synthetic = {place: stand_in.sample for place, stand_in in self.stand_ins.items()}
         return sorted({**self.good, **synthetic}.items(), key=lambda row: row[0])
 

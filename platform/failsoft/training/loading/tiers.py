@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from failsoft.errors import ConfigError, SampleError, SourceError
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.health.lifecycle import Move
+from failsoft.training.loading.board import Board, Word
 from failsoft.training.loading.quarantine import Gate, Quarantine, QuarantinePolicy
 from failsoft.training.loading.sample import SourceNote
 
@@ -100,11 +101,21 @@ class TieredSource:
         self._wrong: set[tuple[str, int]] = set()
         self._ill: set[tuple[str, str]] = set()
         self._rng = random.Random(self.seed)
+        self._board: Board | None = None
+        self._heard = 0
+        self._names: dict[int, tuple[str, str]] = {}
 
     def source_of(self, index: int) -> str:
         """What a dead letter quotes: the shard in the last tier, which holds everything."""
         last = self.tiers[-1]
         return last.shard_of(index) or last.name
+
+    def share(self, board: Board) -> None:
+        """Learn together with other processes that get a copy of this source: what one finds ill, rests for all.
+
+        Before its first use, and before it is copied. One that shares a board already keeps it.
+        """
+        self._board = self._board or board
 
     def fetch(self, index: int) -> Fetched:
         """The sample from the nearest tier that has it, else a synthetic one.
@@ -114,6 +125,8 @@ class TieredSource:
             SourceError: no tier could give it, and there is no synthesis.
         """
         refusals: list[str] = []
+        if self._board is not None and self._board.change[0] != self._heard:
+            self._listen(self._board)
         for depth, tier in enumerate(self.tiers):
             data = self._ask(tier, index, refusals)
             if data is not None:
@@ -154,10 +167,19 @@ class TieredSource:
             breaker.answered()
         return data
 
+    def _listen(self, board: Board) -> None:
+        self._heard = board.change[0]
+        for key in board.keys:
+            told = self._breakers.get(self._names.get(key, ("", "")))
+            if told is not None:
+                told[-1].listen()
+
     def _look_after(self, below: Sequence[Source], index: int) -> None:
         """Ask those that have rested long enough for a sample that is at hand already; what they say decides."""
         for tier in below:
             told = self._concerned(tier, tier.shard_of(index))
+            for breaker in told:
+                breaker.listen()
             if any(breaker.is_due for breaker in told):
                 with suppress(SampleError):
                     self._ask(tier, index, [])
@@ -189,12 +211,17 @@ class TieredSource:
             whole = self._breaker((tier.name, ""), self.tier_policy)
             found = [whole, self._breaker(key, self.shard_policy)] if shard else [whole]
             self._breakers[key] = found
+            for breaker in found:
+                breaker.listen()
         return found
 
     def _breaker(self, key: tuple[str, str], policy: QuarantinePolicy) -> Quarantine:
         if not key[1] and key in self._breakers:
             return self._breakers[key][0]
-        made = Quarantine(policy, self.clock, self._rng, partial(self._moved, key))
+        word = self._word(key)
+        made = Quarantine(policy, self.clock, self._rng, partial(self._moved, key), word)
+        if word is not None:
+            self._names[word.key] = key
         if not key[1]:
             self._breakers[key] = [made]
         return made
@@ -205,6 +232,11 @@ class TieredSource:
         gone = next(well, next(key for key in self._breakers if key[1]))
         self._breakers.pop(gone)
         self._ill.discard(gone)
+        if (word := self._word(gone)) is not None:
+            self._names.pop(word.key, None)
+
+    def _word(self, key: tuple[str, str]) -> Word | None:
+        return None if self._board is None else Word(self._board, "\0".join(key))
 
     def _moved(self, key: tuple[str, str], move: Move[Gate]) -> None:
         (self._ill.discard if move.after is Gate.CLOSED else self._ill.add)(key)
