@@ -184,12 +184,13 @@ def test_gc_also_removes_what_killed_processes_left_and_old_candidates_that_fail
 
 
 def test_gc_leaves_what_comes_into_use_while_it_removes_others(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    remove = ArtifactStore.remove
+    remove, plans = ArtifactStore.remove, PlanStore(shelf / "serving")
+    plans.load()
 
     def remove_while_another_is_proposed(store: ArtifactStore, name: str) -> None:
         remove(store, name)
         plan = replace(PLAN, epoch=4, releases={Colour.BLUE: "r-4", Colour.GREEN: "r-2"})
-        PlanStore(shelf / "serving").save(RolloutState(plan=plan, since_epoch=4))
+        plans.save(RolloutState(plan=plan, since_epoch=4))
 
     monkeypatch.setattr(ArtifactStore, "remove", remove_while_another_is_proposed)
     said = typed(shelf, "release", "gc", "--keep", "2").output

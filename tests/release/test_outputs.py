@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict, replace
 from xml.etree import ElementTree
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from failsoft.release.junit import to_junit
 from failsoft.release.page import to_html
+from failsoft.release.policy import GatePolicy
 from failsoft.release.report import GateReport, GateResult
 
 GOOD = GateResult(name="finite weights", passed=True, value=0.0, limit=0.0, why="0 of 21 tensors")
@@ -53,3 +55,21 @@ def test_the_page_asks_nothing_of_any_network_and_says_first_what_failed() -> No
 @pytest.mark.parametrize(("results", "verdict"), [((GOOD, EXCUSED), "may be served"), ((), "must not be served")])
 def test_the_page_s_verdict_is_the_report_s(results: tuple[GateResult, ...], verdict: str) -> None:
     assert verdict in to_html(GateReport(release="r", results=results))
+
+
+def test_what_it_was_judged_by_is_in_words_and_rounding_is_none() -> None:
+    facts = {"limits": asdict(GatePolicy()), "waivers": [{"gate": "size", "reason": "large <disks>"}]}
+    tiny = replace(GOOD, value=-1.3e-8)
+    page = to_html(GateReport(release="r", results=(tiny,), facts=facts))
+    assert "bf16; fp16; int8" in page
+    assert "rounds 1000, confidence 0.95, seed 7" in page
+    assert "gate size, reason large &lt;disks&gt;" in page
+    assert "≈ 0" in page
+    assert "Width" not in page
+
+
+def test_the_page_reads_in_the_dark_and_its_markup_is_whole() -> None:
+    page = to_html(REPORT)
+    assert "prefers-color-scheme: dark" in page
+    body = re.sub(r"<meta[^>]*>|<br>|<!doctype html>", "", page)
+    ElementTree.fromstring(body)  # noqa: S314 -- our own text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,9 @@ from failsoft.cli.app import HomeOption, app, console
 from failsoft.health.clock import SystemClock
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from failsoft.release.replica import Probe
     from failsoft.release.report import GateReport
     from failsoft.release.settings import GateSettings
 
@@ -36,6 +40,50 @@ WaiveOption = Annotated[
     list[str] | None,
     typer.Option("--waive", help="'gate name=reason': let this gate fail, and record why. Repeatable."),
 ]
+ReplicaOption = Annotated[bool, typer.Option(help="Start a replica in a process of its own and have it answer.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judging:
+    """How a command judges releases, as its options say."""
+
+    against: str | None = None
+    config: Path | None = None
+    traffic: Path | None = None
+    waive: list[str] | None = None
+    replica: bool = True
+
+    def probe(self) -> Probe | None:
+        """What starts a replica, where one is to be asked."""
+        from train_jobs.replica import probe_replica
+
+        return probe_replica if self.replica else None
+
+    def settings(self, home: Home) -> GateSettings:
+        """The project's settings, and the waivers of this one call."""
+        from failsoft.release.settings import project_settings
+        from failsoft.release.waivers import Waiver
+
+        settings = project_settings(self.config, home.root)
+        return replace(settings, waivers=(*settings.waivers, *(Waiver.parse(given) for given in self.waive or ())))
+
+    def judged(self, release: str, home: Home, show: Console) -> GateReport:
+        """The report of one release, with a line on the terminal meanwhile."""
+        import torch
+
+        from train_jobs.gate import Ask, gate_release, read_traffic
+
+        torch.set_num_threads(1)  # small batches: more threads than free cores take three times as long
+        ask = Ask(
+            release=release,
+            home=home,
+            against=self.against,
+            traffic=None if self.traffic is None else read_traffic(self.traffic),
+            settings=self.settings(home),
+            probe=self.probe(),
+        )
+        with show.status(f"measuring {release}") as line:
+            return gate_release(ask, clock=SystemClock(), watch=line.update)
 
 
 @app.command()
@@ -48,7 +96,7 @@ def gate(
     json_: Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write JSON; - prints it.")] = None,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML.")] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page to read.")] = None,
-    replica: Annotated[bool, typer.Option(help="Start a replica in a process of its own and have it answer.")] = True,
+    replica: ReplicaOption = True,
     home: HomeOption = None,
 ) -> None:
     """Judge a release before it serves: coverage, spread, quantization, accuracy, skew, a real replica.
@@ -56,24 +104,10 @@ def gate(
     Exit code 0: it passes, or what failed is waived. 2: a gate failed, or could not be measured (also what a mistyped
     option gives: it never passes). 1: the question can't be answered: limits, traffic or reference can't be read.
     """
-    import torch
-
     from failsoft.release.report import print_report
-    from train_jobs.gate import Ask, gate_release, read_traffic
-    from train_jobs.replica import probe_replica
 
-    torch.set_num_threads(1)  # small batches: more threads than free cores take three times as long
-    found = Home.find(home)
-    ask = Ask(
-        release=candidate,
-        home=found,
-        against=against,
-        traffic=None if traffic is None else read_traffic(traffic),
-        settings=settings_with(config, found, waive),
-        probe=probe_replica if replica else None,
-    )
-    with console.status(f"measuring {candidate}") as line:
-        report = gate_release(ask, clock=SystemClock(), watch=line.update)
+    how = Judging(against=against, config=config, traffic=traffic, waive=waive, replica=replica)
+    report = how.judged(candidate, Home.find(home), console)
     if json_ == "-":
         print(report.to_json())  # rich would break long lines
     else:
@@ -81,17 +115,6 @@ def gate(
     write_report(report, json_=Path(json_) if json_ not in (None, "-") else None, junit=junit, html=html)
     if not report.passed:
         raise typer.Exit(code=FAILED)
-
-
-def settings_with(config: Path | None, home: Home, waive: list[str] | None) -> GateSettings:
-    """The project's settings, and the waivers of this one call."""
-    from dataclasses import replace
-
-    from failsoft.release.settings import project_settings
-    from failsoft.release.waivers import Waiver
-
-    settings = project_settings(config, home.root)
-    return replace(settings, waivers=(*settings.waivers, *(Waiver.parse(given) for given in waive or ())))
 
 
 def write_report(report: GateReport, *, json_: Path | None, junit: Path | None, html: Path | None) -> None:

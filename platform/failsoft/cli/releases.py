@@ -11,7 +11,7 @@ import typer
 
 from failsoft.artifacts.home import Home
 from failsoft.cli.app import DEFAULT_URL, HomeOption, UrlOption, WhyOption, console, release_app
-from failsoft.cli.gate import FAILED, AgainstOption, ConfigOption, TrafficOption, WaiveOption, settings_with
+from failsoft.cli.gate import FAILED, AgainstOption, ConfigOption, Judging, ReplicaOption, TrafficOption, WaiveOption
 from failsoft.errors import ArtifactMissingError, DamagedArtifactError, GateError
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Ledger, Side
@@ -20,11 +20,9 @@ from failsoft.remote import GatewayClient
 if TYPE_CHECKING:
     from failsoft.release.leftovers import Leftover
     from failsoft.release.shelf import Standing
-    from train_jobs.gate import Ask
 
 _Name = Annotated[str, typer.Argument(help="Name of a published release.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-_Replica = Annotated[bool, typer.Option(help="Start a replica in a process of its own and have it answer.")]
 _KEEP = 5
 
 
@@ -43,7 +41,7 @@ def publish(
     width: Annotated[_Width | None, typer.Option(help="Publish a variant with narrow weights.")] = None,
     config: ConfigOption = None,
     waive: WaiveOption = None,
-    replica: _Replica = True,
+    replica: ReplicaOption = True,
     home: HomeOption = None,
 ) -> None:
     """Gate a candidate and publish it, whole and for good. A training run publishes by itself when it ends.
@@ -54,17 +52,16 @@ def publish(
     import torch
 
     from failsoft.models.narrow import Width
-    from train_jobs.replica import probe_replica
     from train_jobs.republish import Source, republish
 
     torch.set_num_threads(1)  # as the gate does
-    found = Home.find(home)
+    found, how = Home.find(home), Judging(config=config, waive=waive, replica=replica)
     asked = Source(
         release=source,
         name=name,
         width=None if width is None else Width(width.value),
-        settings=settings_with(config, found, waive),
-        probe=probe_replica if replica else None,
+        settings=how.settings(found),
+        probe=how.probe(),
     )
     try:
         with console.status(f"judging {source}"):
@@ -122,29 +119,16 @@ def promote(
     config: ConfigOption = None,
     traffic: TrafficOption = None,
     waive: WaiveOption = None,
-    replica: _Replica = True,
+    replica: ReplicaOption = True,
     url: UrlOption = DEFAULT_URL,
     home: HomeOption = None,
 ) -> None:
     """Let a release begin its way: shadow, canary, ramp. The served one stands by. Exit code 2: a gate failed."""
-    import torch
-
-    from train_jobs.gate import Ask, read_traffic
-    from train_jobs.replica import probe_replica
-
-    torch.set_num_threads(1)  # as the gate does
     found = Home.find(home)
     name = name or _newest(found)
     if when_gated:
-        ask = Ask(
-            release=name,
-            home=found,
-            against=against,
-            traffic=None if traffic is None else read_traffic(traffic),
-            settings=settings_with(config, found, waive),
-            probe=probe_replica if replica else None,
-        )
-        _stop_unless_passed(ask)
+        how = Judging(against=against, config=config, traffic=traffic, waive=waive, replica=replica)
+        _stop_unless_passed(how, name, found)
     with GatewayClient(url, token=found.operator_token()) as client:
         plan = client.propose(name, again=again)
     console.print(
@@ -247,15 +231,13 @@ def _removed(home: Home, keep: int, name: str) -> bool:
     return True
 
 
-def _stop_unless_passed(ask: Ask) -> None:
+def _stop_unless_passed(how: Judging, release: str, home: Home) -> None:
     from failsoft.release.report import print_report
-    from train_jobs.gate import gate_release
 
-    with console.status(f"judging {ask.release}"):
-        report = gate_release(ask, clock=SystemClock())
+    report = how.judged(release, home, console)
     print_report(report, console)
     if not report.passed:
-        console.print(f"{ask.release} was not promoted; what serves goes on", highlight=False, markup=False)
+        console.print(f"{release} was not promoted; what serves goes on", highlight=False, markup=False)
         raise typer.Exit(code=FAILED)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from html import escape
 from string import Template
 
@@ -20,16 +21,19 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 table { border-collapse: collapse; width: 100%; } th, td { text-align: left; padding: .4rem .6rem; vertical-align: top;
 border-bottom: 1px solid var(--line); overflow-wrap: anywhere; } td.number { text-align: right; white-space: nowrap;
 font-variant-numeric: tabular-nums; } .pass { color: var(--good); } .fail { color: var(--bad); font-weight: 700; }
-.waived { color: var(--warn); font-weight: 700; } code { font-size: .9em; }
+.waived { color: var(--warn); font-weight: 700; } code { font-size: .9em; } .wide { overflow-x: auto; }
+td.fact { overflow-wrap: anywhere; } summary { cursor: pointer; }
+@media (prefers-color-scheme: dark) { :root { --good: #4cc38a; --bad: #ff7b72; --warn: #e3b341; } }
 </style></head><body>
 <h1>Gates of release <code>$release</code></h1>
 <p class="verdict"><strong>$verdict</strong><br>$summary</p>
 $notes
-<h2>Each gate</h2>
-<table><thead><tr><th>Gate</th><th>Result</th><th>Measured</th><th>Limit</th><th>Why</th></tr></thead>
+<h2>Each gate, what failed first</h2>
+<div class="wide"><table><thead><tr><th scope="col">Gate</th><th scope="col">Result</th><th scope="col">Measured</th>
+<th scope="col">Limit</th><th scope="col">Why</th></tr></thead>
 <tbody>
 $rows
-</tbody></table>
+</tbody></table></div>
 <h2>What coverage means here</h2>
 <p>A vocabulary that falls back to bytes covers everything and says nothing, so there are three measures.
 <em>Readable</em>: of the words as they run, the share with a number of its own or spelt in characters that training
@@ -37,16 +41,19 @@ knew; every use counts, so emoji or a foreign script fail. <em>Recurring word ty
 back in 0.3 % of the texts or more, the share that training held, before any fallback. <em>Unknown words</em>: how much
 larger their share is in traffic than in own held-out texts. Each is decided by the worse end of its interval.</p>
 <h2>What it was judged by</h2>
+<details><summary>Digests, texts and limits in force</summary>
 <table><tbody>
 $limits
-</tbody></table>
+</tbody></table></details>
 </body></html>
 """)
+_SMALL = 1e-6
+"""What is smaller is rounding."""
 _ROW = Template(
     '<tr><td>$name</td><td class="$tone">$mark</td><td class="number">$value</td><td class="number">$limit</td>'
     "<td>$why</td></tr>"
 )
-_FACT = Template('<tr><td>$name</td><td class="number">$value</td></tr>')
+_FACT = Template('<tr><th scope="row">$name</th><td class="fact">$value</td></tr>')
 
 
 def to_html(report: GateReport) -> str:
@@ -86,10 +93,20 @@ def _facts(report: GateReport) -> list[str]:
     limits = report.facts.get("limits", {})
     known = {name: value for name, value in report.facts.items() if name != "limits" and value not in (None, [])}
     return [
-        _FACT.substitute(name=escape(str(name)), value=escape(str(value)))
+        _FACT.substitute(name=escape(str(name).replace("_", " ")), value=escape(_in_words(value)))
         for name, value in {**known, **limits}.items()
     ]
 
 
+def _in_words(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_in_words(part)}" for name, part in value.items())
+    if isinstance(value, list | tuple):
+        return "; ".join(map(_in_words, value)) or "none"
+    return str(value)
+
+
 def _number(value: float | None) -> str:
-    return "–" if value is None or not math.isfinite(value) else f"{value:.4g}"
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:.4g}" if not value or abs(value) >= _SMALL else "≈ 0"

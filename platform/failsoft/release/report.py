@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -13,6 +14,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from failsoft.errors import DamagedArtifactError, GateError
+
+
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +58,9 @@ class GateReport:
     """What the judgements rest on: digest, texts, limits. Small JSON."""
 
     def __post_init__(self) -> None:
-        """Make its name printable."""
+        """Make its name and notes printable."""
         object.__setattr__(self, "release", printable(self.release))
+        object.__setattr__(self, "notes", tuple(map(printable, self.notes)))
 
     @property
     def passed(self) -> bool:
@@ -130,8 +135,8 @@ class GateReport:
 
 
 def printable(text: str) -> str:
-    """A text without half characters."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    """A text without half characters, and without what a terminal would obey or a page can't hold."""
+    return _CONTROLS.sub("\ufffd", text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def print_report(report: GateReport, console: Console) -> None:
