@@ -151,6 +151,10 @@ class PlanStoreError(ServingError):
     """A routing plan could not be made durable, so it was not made true."""
 
 
+class PlanOvertakenError(PlanStoreError):
+    """Another controller has written the plan since this one read it: that one leads, and this one must end."""
+
+
 class NotAuthorizedError(ServingError):
     """An operator route was called without its token."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from failsoft.errors import PlanStoreError
+from failsoft.errors import PlanOvertakenError, PlanStoreError
 from failsoft.health.lifecycle import Lifecycle, Move
 from failsoft.serving.plan.plan import RoutingPlan, Stage
 from failsoft.serving.plan.planstore import PlanStore, RolloutState
@@ -34,8 +35,12 @@ class DurablePlan:
         """Why storage refused the last change; None when it took it."""
         self.damage = loaded.damaged if loaded is not None else None
         """What was wrong with the newer of the stored plans; the state is then one change behind what was true."""
+        self.overtaken = False
+        """Another controller leads: nothing that is decided here becomes true any more."""
         if loaded is None:
             store.save(self.state)
+        elif self.damage is None:  # damage is numbered past with the first move, and must not be written over before
+            self._claim()
         self._record("plan_first" if loaded is None else "plan_loaded")
 
     @property
@@ -76,6 +81,11 @@ class DurablePlan:
             state, rest_s=max(0.0, state.rest_s - passed_s), plan=replace(plan, forced_remaining_s=left_s)
         )
 
+    def _claim(self) -> None:
+        """Write what was read: a controller that still lives somewhere is overtaken by that, and finds it out."""
+        with suppress(PlanStoreError):  # recorded; on storage that takes nothing the other one can do nothing either
+            self._store_or_say(self.state)
+
     def _make_durable(self, _move: Move[Stage]) -> None:
         self._store_or_say(self._next)
 
@@ -84,6 +94,7 @@ class DurablePlan:
         try:
             self._store.save(state)
         except PlanStoreError as error:
+            self.overtaken = self.overtaken or isinstance(error, PlanOvertakenError)
             if self.refusal is None:
                 self._audience.record(
                     "plan_not_stored", str(error), epoch=self.plan.epoch, wanted=str(state.plan.stage)

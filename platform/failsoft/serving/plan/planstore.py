@@ -3,19 +3,26 @@
 Two files, ``plan-0.json`` and ``plan-1.json``, written in turn and each replaced whole: the valid one with the larger
 write number is the truth, and if it is damaged the other is at most one write behind. No file holds a point in time:
 only remaining and elapsed seconds, since neither clock means anything after a restart.
+
+A controller whose node was cut off may live on beside the one that took its place. Each write names its writer, and one
+that finds another's since its own is refused: what the earlier one thinks never becomes true for anybody.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Mapping
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from failsoft.artifacts.manifest import digest_bytes
 from failsoft.artifacts.store import write_durably
-from failsoft.errors import FailsoftError, PlanStoreError
+from failsoft.errors import FailsoftError, PlanOvertakenError, PlanStoreError
 from failsoft.serving.plan.plan import RoutingPlan
 from failsoft.serving.rollout.evidence import Counts
 
@@ -81,11 +88,12 @@ class Loaded:
 @dataclass(frozen=True, kw_only=True)
 class _Slot:
     write: int
+    writer: str
     state: RolloutState
 
 
 class PlanStore:
-    """The two files. One writer; anyone may read.
+    """The two files. One writer at a time; anyone may read.
 
     Args:
         folder: made when first written.
@@ -93,7 +101,8 @@ class PlanStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._write = 0
+        self._name = uuid.uuid4().hex
+        self._write, self._writer = 0, ""
 
     def load(self) -> Loaded | None:
         """The stored state; None when nothing was ever stored.
@@ -118,26 +127,43 @@ class PlanStore:
         if not found:
             return None
         newest = max(found, key=lambda slot: slot.write)
-        self._write = newest.write
+        self._write, self._writer = newest.write, newest.writer
         return Loaded(state=newest.state, damaged="; ".join(damage) or None)
 
     def save(self, state: RolloutState) -> None:
         """Make ``state`` durable.
 
         Raises:
+            PlanOvertakenError: another one has written since this one last read or wrote.
             PlanStoreError: storage refused; what was stored before is still whole and is still the truth.
         """
         write, body = self._write + 1, state.as_json()
-        record = {"format": FORMAT, "write": write, "state": body, "digest": _digest(write, body)}
+        record = {"format": FORMAT, "write": write, "writer": self._name, "state": body, "digest": _digest(write, body)}
         path = self.folder / _SLOTS[write % 2]
         try:
-            write_durably(path, json.dumps(record, indent=1, sort_keys=True).encode())
+            with _alone_in(self.folder):
+                self._refuse_if_overtaken()
+                write_durably(path, json.dumps(record, indent=1, sort_keys=True).encode())
         except OSError as error:
             raise PlanStoreError(
                 f"plan {state.plan.epoch} could not be written to {path} ({error}), so the plan before it stays in "
                 "force; make the folder writable, the next try comes by itself"
             ) from error
-        self._write = write
+        self._write, self._writer = write, self._name
+
+    def _refuse_if_overtaken(self) -> None:
+        """What can't be read hides no other writer for long: each writes both files in turn."""
+        for name in _SLOTS:
+            try:
+                slot = self._read(name)
+            except (ValueError, TypeError, KeyError, AttributeError, FailsoftError):
+                continue
+            known = slot is None or slot.write < self._write or (slot.write, slot.writer) == (self._write, self._writer)
+            if slot is not None and not known:
+                raise PlanOvertakenError(
+                    f"{self.folder / name} holds plan {slot.state.plan.epoch}, written by another controller since: "
+                    "that one leads, and this one changes nothing any more"
+                )
 
     def _read(self, name: str) -> _Slot | None:
         path = self.folder / name
@@ -151,7 +177,29 @@ class PlanStore:
         write, body = int(record["write"]), record["state"]
         if record["format"] != FORMAT or record["digest"] != _digest(write, body):
             raise ValueError(f"format {record['format']} with a digest that does not fit")
-        return _Slot(write=write, state=RolloutState.of(body))
+        return _Slot(write=write, writer=str(record.get("writer", "")), state=RolloutState.of(body))
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Nobody else looks and writes in between; on a file system without such locks the look has to do.
+
+    Raises:
+        BlockingIOError: somebody does just now.
+        OSError: the folder can't be made or opened.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:
+            pass
+        yield
+    finally:
+        os.close(handle)
 
 
 def _digest(write: int, body: Mapping[str, Any]) -> str:

@@ -70,13 +70,20 @@ class Controller:
         settings: a :class:`ControllerConfig` as a dict.
         look: counts replicas: share of each colour's that are ready; raises whatever it likes when it can't.
         sink: makes where metrics go; None: nowhere.
+        end: ends this process, once another controller is found to have taken its place.
     """
 
-    def __init__(self, settings: dict[str, Any], look: Look, sink: Callable[[], Sink] | None = None) -> None:
+    def __init__(
+        self,
+        settings: dict[str, Any],
+        look: Look,
+        sink: Callable[[], Sink] | None = None,
+        end: Callable[[], None] = lambda: None,
+    ) -> None:
         config = ControllerConfig(**settings)
         home, clock = Home.find(Path(config.home)), SystemClock()
         self._releases = home.releases(clock)
-        self._look_at_replicas = look
+        self._look_at_replicas, self._end = look, end
         self._around = HomeSurroundings(home, clock, self._push)
         self._news = asyncio.Event()
         self._roll_call = RollCall(clock)
@@ -220,6 +227,8 @@ class Controller:
     async def _tick(self) -> None:
         while True:
             self._rollout.tick()
+            if self._rollout.overtaken:
+                self._end()
             await asyncio.sleep(_TICK_S)
 
     async def _export(self) -> None:

@@ -6,6 +6,7 @@ It restarts for ever, calls to it are retried for ever, and nobody calls it whil
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -75,7 +76,12 @@ def _handle(config: ControllerConfig) -> Any:
         max_concurrency=_MAX_CALLS,
         enable_task_events=False,
     )
-    return actor.remote(asdict(config), _ready_fractions, RaySink)
+    return actor.remote(asdict(config), _ready_fractions, RaySink, _end_process)
+
+
+def _end_process() -> None:
+    """Ray starts another actor, which reads the plan, where this one is still its own; else nobody misses it."""
+    os._exit(1)
 
 
 def controller_of(app: AppConfig) -> ControllerConfig:

@@ -58,6 +58,11 @@ class Rollout:
         """The plan that is true now."""
         return self._course.plan
 
+    @property
+    def overtaken(self) -> bool:
+        """Another controller leads: nothing that is decided here becomes true any more."""
+        return self._course.durable.overtaken
+
     def adopt(self, policy: StagePolicy, *, slots: int | None = None) -> None:
         """Judge by another policy from now on. The same one again changes nothing, and no timer starts anew.
 
