@@ -37,6 +37,8 @@ def test_each_phase_has_a_limit_of_its_own(phase: WatchPhase) -> None:
         ({"tick_s": 0.0}, "tick_s is 0.0"),
         ({"interpreter_s": 1.0}, "interpreter_s is 1.0 with a look each 0.5 s"),
         ({"interpreter_s": math.inf}, "interpreter_s is inf"),
+        ({"muster_s": 1.0}, "muster_s is 1.0 with a look each 0.5 s"),
+        ({"muster_s": math.nan}, "muster_s is nan"),
         ({"silence_s": 3600.0}, "silence_s is 3600.0, and a phase may take 3600.0 s"),
     ],
 )
