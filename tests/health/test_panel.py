@@ -26,6 +26,7 @@ class Healthy:
     weak_fraction: float = 0.01
     oov_fraction: float = 0.06
     oov_mean: float | None = None
+    words_mean: float | None = 7.0
     label_mix: Mapping[str, float] = field(default_factory=lambda: {"play": 0.5, "stop": 0.5})
     latency_p95_ms: float | None = 15.0
     accuracy: float | None = 0.95

@@ -102,6 +102,8 @@ def status_table(answer: Mapping[str, Any]) -> RichTable:
     if health.get("not_armed"):
         rows.append(("monitor", str(health["not_armed"])))
     signals = health.get("signals", {})
+    if signals.get("beside_baseline"):
+        rows.append(("beside its validation texts", str(signals["beside_baseline"]["in_words"])))
     rows += [(f"warning: {signal}", str(why)) for signal, why in signals.get("warnings", {}).items()]
     rows += [(f"caller {caller}, judged alone", str(why)) for caller, why in signals.get("callers_apart", {}).items()]
     return to_rich(Table(title=f"Gateway {answer['gateway']}", columns=("what", "now"), rows=tuple(rows)))

@@ -139,6 +139,11 @@ class HealthyBehaviour(Protocol):
         ...
 
     @property
+    def words_mean(self) -> float | None:
+        """Mean number of words of a text; None: not measured."""
+        ...
+
+    @property
     def label_mix(self) -> Mapping[str, float]:
         """Share of each predicted label."""
         ...

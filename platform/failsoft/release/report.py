@@ -15,7 +15,6 @@ from rich.table import Table
 
 from failsoft.errors import DamagedArtifactError, GateError
 
-
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
 
 

@@ -213,6 +213,7 @@ class Answerer:
             together=reading.together,
             label=reading.label,
             oov_share=reading.oov_share,
+            words=reading.words,
             confidence=reading.confidence,
             entropy=reading.entropy,
             margin=reading.margin,

@@ -85,6 +85,8 @@ class Judged(NamedTuple):
     """What is counted to see whether the mix of answers drifts: a class, an intent; empty: nothing is."""
     oov_share: float = math.nan
     """Share of the item that training never saw, 0 to 1; NaN: unknown."""
+    words: float = math.nan
+    """How long the item is, as the release's baseline counts: words of a text; NaN: unknown. Only shown."""
     entropy: float = math.nan
     """Of the answer, as a fraction of the largest possible; NaN: unknown. Only shown."""
     margin: float = math.nan

@@ -101,3 +101,4 @@ def test_a_reading_says_how_long_the_model_took_with_how_many_texts_and_how_many
     first, second = read_reply(replace(reply, scores=scores), IntentsAndEntities(), texts=2)
     assert (first.model_ms, first.together, first.oov_share) == (4.0, 2, 0.25)
     assert math.isnan(second.oov_share), "what is no share is unknown"
+    assert first.words == reply.scores.counts_B[0]

@@ -21,6 +21,7 @@ class Rates:
     samples: int = 700
     oov_fraction: float = 0.06
     oov_mean: float | None = None
+    words_mean: float | None = 7.0
     label_mix: Mapping[str, float] = field(default_factory=lambda: {"play": 0.5, "stop": 0.5})
     latency_p95_ms: float | None = 15.0
     accuracy: float | None = 0.95
@@ -155,6 +156,20 @@ def test_a_drift_of_labels_or_of_words_is_seen_in_the_status_and_trips_only_wher
     watch = watch_of(trips, signals=SignalPolicy(label_mix=Level.TRIP))
     feed(watch, Outcome.GOOD, 600, model_ms=5.0, label="play")
     assert trips.seen[0][1].startswith("label_mix: ")
+
+
+def test_texts_and_answers_are_shown_beside_those_of_the_release_and_forgotten_with_other_weights() -> None:
+    watch = watch_of(Trips())
+    feed(watch, Outcome.GOOD, 100, model_ms=5.0, label="play", oov_share=0.5, words=14.0)
+    shown = watch.status()["beside_baseline"]
+    assert shown["words"] == {"live": 14.0, "healthy": 7.0}
+    assert shown["oov"] == {"live": 0.5, "healthy": 0.06}
+    watch.follow(replace(plan(epoch=2), stage=Stage.CANARY))
+    assert watch.status()["beside_baseline"]["answers"] == 100
+    watch.follow(replace(plan(epoch=3), load_generation={Colour.BLUE: 9}))
+    assert watch.status()["beside_baseline"]["answers"] == 0
+    watch.arm("r2", None)
+    assert watch.status()["beside_baseline"] is None
 
 
 def test_one_callers_bad_wave_trips_nothing_and_is_told_once() -> None:

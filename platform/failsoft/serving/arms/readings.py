@@ -33,6 +33,8 @@ class Reading:
     """Texts that this call carried."""
     oov_share: float = math.nan
     """Share of the text's words that the training texts did not hold; NaN: unknown."""
+    words: float = math.nan
+    """Words of the text, as the model counts them; NaN: unknown."""
     entropy: float = math.nan
     """Of the answer, as a fraction of the largest possible; NaN: unknown."""
     margin: float = math.nan

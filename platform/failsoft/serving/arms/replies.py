@@ -83,7 +83,7 @@ def _flaw(judged: Any) -> str:
     """What in a judgement of anybody's kind is of another type than promised: it would fail where it is counted."""
     if not isinstance(judged, Judged):
         return f"a {type(judged).__name__} is no judgement"
-    for name in ("confidence", "oov_share", "entropy", "margin"):
+    for name in ("confidence", "oov_share", "words", "entropy", "margin"):
         if not isinstance(getattr(judged, name), Real):
             return f"{name} is {getattr(judged, name)!r:.80}"
     for name in ("label", "reason"):
@@ -116,6 +116,7 @@ def _reading(reply: ModelReply, judged: Judged, *, together: int) -> Reading:
         model_ms=reply.took_ms,
         together=together,
         oov_share=judged.oov_share,
+        words=float(judged.words),
         entropy=judged.entropy,
         margin=judged.margin,
     )

@@ -39,6 +39,7 @@ class IntentsAndEntities(Quality):
             entities=_entities(scores.spans[row], self.policy) if with_spans else (),
             label=intent,
             oov_share=_oov_share(scores, row),
+            words=_words(scores, row),
             entropy=judgement.entropy,
             margin=judgement.margin,
         )
@@ -51,6 +52,15 @@ def _oov_share(scores: ScoreBatch, row: int) -> float:
     except (IndexError, TypeError, ValueError):
         return math.nan
     return share if 0.0 <= share <= 1.0 else math.nan
+
+
+def _words(scores: ScoreBatch, row: int) -> float:
+    """NaN where an ill model left it out, or gave what is no count."""
+    try:
+        count = float(scores.counts_B[row])
+    except (IndexError, TypeError, ValueError):
+        return math.nan
+    return count if 0.0 <= count < math.inf else math.nan
 
 
 def _entities(spans: Sequence[ScoredSpan], policy: QualityPolicy) -> tuple[Entity, ...]:

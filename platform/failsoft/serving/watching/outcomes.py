@@ -47,6 +47,8 @@ class Seen:
     """What is counted to see whether the mix of answers drifts; empty: nothing is."""
     oov_share: float = math.nan
     """Share of the item that training never saw; NaN: unknown."""
+    words: float = math.nan
+    """How long the item is; NaN: unknown."""
     confidence: float = math.nan
     """Of the answer; NaN: it has no honest one."""
     entropy: float = math.nan

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from failsoft.health.likeness import Likeness
 from failsoft.health.monitor import HealthPolicy, Status
 from failsoft.health.panel import Finding, SignalPanel
 from failsoft.health.signals import HealthyBehaviour, SignalPolicy, armed_for_labels, is_slow
@@ -32,6 +33,7 @@ class Watch:
         self._policy, self._signals = policy, signals or SignalPolicy()
         self._on_trip = on_trip
         self._panel = SignalPanel(policy, self._signals)
+        self._likeness: Likeness | None = None
         self._since = self._epoch = -1
         self._weights: tuple[object, ...] = ()
         self._tripped = False
@@ -45,6 +47,7 @@ class Watch:
         if baseline is None:
             signals, _ = armed_for_labels(signals, release, None)
         self._panel = SignalPanel(self._policy, signals, release=release, healthy=baseline)
+        self._likeness = None if baseline is None else Likeness(baseline)
         refusals = self._panel.armed.refusals
         if baseline is None:
             refusals = (
@@ -62,7 +65,10 @@ class Watch:
         weights = plan.stage, plan.subject, plan.load_generation.get(plan.subject)
         if plan.epoch != self._epoch and weights != self._weights:
             self._since, self._tripped = plan.epoch, False
-            self._panel.clear(but_labels=_same_load(weights, self._weights))
+            same = _same_load(weights, self._weights)
+            self._panel.clear(but_labels=same)
+            if self._likeness is not None and not same:
+                self._likeness.clear()
         self._epoch, self._weights = plan.epoch, weights
 
     def record(self, seen: Seen) -> None:
@@ -77,6 +83,8 @@ class Watch:
             if slow is not None:
                 panel.record_latency(slow=slow, caller=caller)
             panel.record_oov(seen.oov_share, caller)
+            if self._likeness is not None:
+                self._likeness.record(words=seen.words, oov_share=seen.oov_share, label=seen.label)
             if seen.label:
                 panel.record_label(seen.label, caller)
         self._judge(seen.epoch)
@@ -112,8 +120,9 @@ class Watch:
         return self._panel.armed.health.in_words()
 
     def status(self) -> dict[str, Any]:
-        """What each signal says, for people."""
-        return self._panel.status()
+        """What each signal says, for people, and how live texts and answers compare with the release's own."""
+        beside = None if self._likeness is None else self._likeness.status()
+        return self._panel.status() | {"beside_baseline": beside}
 
     def _judge(self, epoch: int) -> None:
         finding = self._panel.verdict()
