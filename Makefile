@@ -1,7 +1,8 @@
 # Every target sets up what it needs in .venv first, and only when something changed.
 #   make demo               one incident from fault to recovery, measured live      ARGS="--keep" is handed on
 #   make test               all tests but the drills                                ARGS="-k window" is handed on
-#   make drill              the long tests that break real Ray on purpose
+#   make drill              the long tests that break real Ray on purpose, an hour
+#   make landing            of these one of each kind: what CI runs
 #   make soak               ten thousand steps through all that can go wrong with data, memory and pace
 #   make lint               what CI checks: format, style, types, layers
 #   make format             rewrite the files in the house format
@@ -11,8 +12,9 @@
 VENV := .venv
 STAMP := $(VENV)/.set-up
 RUN := $(VENV)/bin
+LANDING := cluster_commands serving_incident shared_window training_hang training_job training_kill torn_writes
 
-.PHONY: demo test drill soak bench lint format style types layers setup clean help
+.PHONY: demo test drill landing soak bench lint format style types layers setup clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -33,6 +35,9 @@ test: $(STAMP)
 
 drill: $(STAMP)
 	@$(RUN)/python -m pytest -m drill $(ARGS)
+
+landing: $(STAMP)
+	@$(RUN)/python -m pytest -m drill $(LANDING:%=tests/drills/test_%.py) $(ARGS)
 
 soak: $(STAMP)
 	@$(RUN)/python -m pytest -m soak $(ARGS)
