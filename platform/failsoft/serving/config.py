@@ -26,8 +26,9 @@ class GatewayConfig:
     """A mirrored call may take longer than a live one, since nobody waits for it."""
     mirror_queue: int = 64
     """Copies waiting for the subject; more are dropped and counted."""
-    report_every_s: float = 0.08
-    """Outcomes go to the controller this often, and at once when one was bad: its window is at most 100 ms behind."""
+    report_every_s: float = 0.05
+    """An outcome waits at most so long before it goes to the controller, and not at all when it is bad: with the way
+    there and back its window is at most 100 ms behind."""
     max_requests: int = 256
     """Requests that one gateway answers at once; beyond it even the fallback would be slow, so it says 429."""
     max_body_bytes: int = 1_048_576
@@ -43,7 +44,7 @@ class GatewayConfig:
         """Refuse budgets that leave the model or the ladder no time."""
         self._check_times()
         if not 0.02 <= self.report_every_s <= 5.0:
-            raise ConfigError(f"report_every_s is {self.report_every_s}; use 0.02 to 5 (0.08 to 0.25 suits)")
+            raise ConfigError(f"report_every_s is {self.report_every_s}; use 0.02 to 5 (0.05 to 0.25 suits)")
         for name in ("mirror_queue", "max_model_queue", "max_requests", "remembered_answers"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it holds at least 1")

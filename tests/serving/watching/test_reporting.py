@@ -32,14 +32,17 @@ class Judge:
     clock: ManualClock
     counted: list[tuple[float, dict[Outcome, int]]] = field(default_factory=list)
     away: bool = False
+    trip_s: float = _TRIP_S
+    calls: int = 0
 
     async def take(self, batches: tuple[OutcomeBatch, ...]) -> None:
-        await asyncio.sleep(_TRIP_S / 2)
+        self.calls += 1
+        await asyncio.sleep(self.trip_s / 2)
         if self.away:
             raise ServingError("away")
         for batch in batches:
             self.counted.append((self.clock.monotonic_s(), dict(batch.outcomes)))
-        await asyncio.sleep(_TRIP_S / 2)
+        await asyncio.sleep(self.trip_s / 2)
 
     def moments(self, outcome: Outcome) -> list[float]:
         """When each such answer was counted, in order."""
@@ -90,14 +93,26 @@ def traffic(rate_hz: float, bad: float, *, count: int = 2000, seed: int = 3) -> 
 
 @pytest.mark.parametrize("rate_hz", [1.0, 20.0, 200.0, 2000.0])
 @pytest.mark.parametrize("bad", [0.0, 0.02, 0.4, 1.0])
-def test_every_answer_is_counted_within_100_ms_and_a_bad_one_within_30(rate_hz: float, bad: float) -> None:
+@pytest.mark.parametrize(
+    ("trip_s", "good_ms", "bad_ms"), [(0.005, 55.0, 30.0), (0.04, 80.0, 80.0)], ids=["usual", "on a busy machine"]
+)
+def test_every_answer_is_counted_within_100_ms_and_a_bad_one_as_soon_as_the_way_allows(
+    rate_hz: float, bad: float, trip_s: float, good_ms: float, bad_ms: float
+) -> None:
     replica = Replica()
+    replica.judge.trip_s = trip_s
     reporter = run_virtually(replica.clock, replica.serve(*traffic(rate_hz, bad)))
     lags = {outcome: replica.lags_ms(outcome) for outcome in replica.answered}
-    assert max(lags[Outcome.GOOD], default=0.0) <= 100.0
-    assert max(lags[Outcome.WEAK], default=0.0) <= 30.0
+    assert max(lags[Outcome.GOOD], default=0.0) <= good_ms + 1e-6
+    assert max(lags[Outcome.WEAK], default=0.0) <= bad_ms + 1e-6
     assert sum(map(len, lags.values())) == 2000
-    assert 0.0 < reporter.status()["max_ms"] <= 100.0
+    assert 0.0 < reporter.status()["max_ms"] <= 100.0 + 1e-6
+
+
+def test_a_replica_that_answers_nobody_reports_nothing() -> None:
+    replica = Replica()
+    run_virtually(replica.clock, replica.serve([0.5], [Outcome.GOOD]))
+    assert replica.judge.calls == 1
 
 
 def test_the_first_bad_answer_after_a_quiet_time_is_sent_at_once() -> None:

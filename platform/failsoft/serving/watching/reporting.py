@@ -1,8 +1,8 @@
 """When a gateway replica tells the controller what its answers amounted to: soon, and at once when one was bad.
 
-The controller's window over all replicas is only as fresh as its reports. Good answers travel together every
-``every_s``; the first bad one does not wait for them, so that a wave of bad answers that no replica notices alone is
-seen while it is small.
+The controller's window over all replicas is only as fresh as its reports. A report goes out when the oldest answer in
+it has waited for ``every_s``, whenever the report before was sent; the first bad answer does not wait at all, so that a
+wave of bad answers that no replica notices alone is seen while it is small. Who has nothing to tell sends nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from failsoft.errors import ConfigError, FailsoftError
@@ -35,15 +36,15 @@ class Reporter:
         buffer: what was counted; its ``on_record`` is to be :meth:`noticed`.
         send: how it travels.
         clock: measures how old an answer is when it is counted.
-        every_s: good answers wait at most about so long.
+        every_s: a good answer waits at most so long before it is sent.
     """
 
     def __init__(self, buffer: OutcomeBuffer, send: Send, *, clock: Clock, every_s: float) -> None:
         if not every_s >= _SOON_S:
             raise ConfigError(f"every_s is {every_s}; reports keep {_SOON_S} s distance, use that or more")
         self._buffer, self._send, self._clock = buffer, send, clock
-        self._wait_s = every_s - _SOON_S
-        self._bad = asyncio.Event()
+        self._every_s = every_s
+        self._some, self._bad = asyncio.Event(), asyncio.Event()
         self._oldest_s: float | None = None
         self._lags_ms: deque[float] = deque(maxlen=_KEPT)
 
@@ -51,19 +52,17 @@ class Reporter:
         """An answer was counted."""
         if self._oldest_s is None:
             self._oldest_s = self._clock.monotonic_s()
+            self._some.set()
         if seen.outcome in BAD:
             self._bad.set()
 
     async def run(self) -> None:
         """Report for ever; what does not get through is sent again with the next report."""
         while True:
-            try:
-                async with asyncio.timeout(self._wait_s):
-                    await self._bad.wait()
-            except TimeoutError:
-                pass
-            await self._report()
-            await asyncio.sleep(_SOON_S)
+            await self._some.wait()
+            await self._gather()
+            came = await self._report()
+            await asyncio.sleep(_SOON_S if came else self._every_s)
 
     def status(self) -> dict[str, Any]:
         """How long the oldest answer of a report took to be counted and judged by the controller, lately."""
@@ -74,18 +73,31 @@ class Reporter:
             "reports": len(lags),
         }
 
-    async def _report(self) -> None:
+    async def _gather(self) -> None:
+        """Until the oldest answer has waited long enough, or one is bad."""
+        waited_s = 0.0 if self._oldest_s is None else self._clock.monotonic_s() - self._oldest_s
+        if not waited_s < self._every_s:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._every_s - waited_s):
+                await self._bad.wait()
+
+    async def _report(self) -> bool:
+        """Send what there is; False when it did not get through."""
+        self._some.clear()
         self._bad.clear()
         batches = self._buffer.pending()
         if not batches:
-            return
+            return True
         oldest_s, self._oldest_s = self._oldest_s, None
         try:
             async with asyncio.timeout(_WITHIN_S):
                 await self._send(batches)
         except (FailsoftError, OSError):  # TimeoutError is an OSError
             self._oldest_s = oldest_s
-            return
+            self._some.set()
+            return False
         self._buffer.arrived(batches)
         if oldest_s is not None:
             self._lags_ms.append((self._clock.monotonic_s() - oldest_s) * 1000)
+        return True
