@@ -12,6 +12,7 @@
     │   ├── ArtifactMissingError      nothing (whole) is there
     │   ├── DamagedArtifactError      a file is torn, changed or absent: its digest does not fit
     │   └── IncompatibleArtifactError whole, but not for this code or this model
+    │       └── UntrustedArtifactError   whole, but not made by a holder of the key
     ├── TrainingError
     │   ├── NoSnapshotError     a rollback was asked for before the first healthy snapshot
     │   ├── DropRateError       too many batches were refused: the data is ill, not the step
@@ -80,6 +81,10 @@ class DamagedArtifactError(ArtifactError):
 
 class IncompatibleArtifactError(ArtifactError):
     """Whole, but written for other code or another model."""
+
+
+class UntrustedArtifactError(IncompatibleArtifactError):
+    """Whole, but a signing key is set and nobody who has it made this."""
 
 
 class TrainingError(FailsoftError):

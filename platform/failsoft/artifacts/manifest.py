@@ -1,8 +1,9 @@
 """What a published folder holds: every file with its size and digest, bound by one file that is written last.
 
 Manifest format 1, ``manifest.json``: ``format``, ``kind``, ``created_at_s`` (wall), ``files`` {relative path: {bytes,
-digest}}, ``meta`` (small JSON of the owner), ``digest`` of all the former. Digests are BLAKE3 (``blake3:…``), which
-finds both accidents and tampering with files, at about five times the speed of SHA-256.
+digest}}, ``meta`` (small JSON of the owner), ``digest`` of all the former; of signed ones also ``signature``. Digests
+are BLAKE3 (``blake3:…``), at about five times the speed of SHA-256. They find damage, whoever did it by accident; who
+may write the folder can write fitting ones, and is found by the signature (:mod:`failsoft.artifacts.signing`).
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from blake3 import blake3
 
+from failsoft.artifacts.signing import refuse_unsigned, signature_of
 from failsoft.errors import DamagedArtifactError, IncompatibleArtifactError
 
 FORMAT = 1
@@ -40,6 +42,8 @@ class Manifest:
     created_at_s: float
     files: Mapping[str, FileEntry]
     meta: Mapping[str, Any]
+    signature: str = ""
+    """Who made it; see :mod:`failsoft.artifacts.signing`. Empty: unsigned. No part of the digest, which it covers."""
 
     @property
     def digest(self) -> str:
@@ -48,7 +52,12 @@ class Manifest:
 
     def to_json(self) -> str:
         """JSON text that :func:`read_manifest` reads back."""
-        return json.dumps(self._body() | {"digest": self.digest}, indent=1, sort_keys=True)
+        signature = {"signature": self.signature} if self.signature else {}
+        return json.dumps(self._body() | {"digest": self.digest} | signature, indent=1, sort_keys=True)
+
+    def signed(self, name: str) -> Manifest:
+        """Signed as an artifact of this name, where a key is set; what has a signature keeps it."""
+        return self if self.signature else replace(self, signature=signature_of(self.kind, name, self.digest))
 
     def _body(self) -> dict[str, Any]:
         files = {name: {"bytes": entry.size_bytes, "digest": entry.digest} for name, entry in self.files.items()}
@@ -107,6 +116,7 @@ def read_manifest(folder: Path) -> Manifest:
     Raises:
         DamagedArtifactError: absent, torn, changed, or naming files outside the folder.
         IncompatibleArtifactError: written in a newer format.
+        UntrustedArtifactError: it must be signed, and is not by a holder of the key.
     """
     path = folder / MANIFEST_NAME
     try:
@@ -117,6 +127,8 @@ def read_manifest(folder: Path) -> Manifest:
         raise DamagedArtifactError(f"{path} is absent or torn ({error.__class__.__name__}: {error})") from error
     manifest = parse_manifest(content, where=str(path))
     refuse_outside(folder, manifest)
+    signature, name = manifest.signature, folder.resolve().name
+    refuse_unsigned(manifest.kind, name, manifest.digest, signature=signature, where=str(path))
     return manifest
 
 
@@ -199,7 +211,13 @@ def _from_body(body: dict[str, Any]) -> Manifest:
     created_at_s = body["created_at_s"]
     if isinstance(created_at_s, bool) or not -math.inf < created_at_s < math.inf:
         raise ValueError(f"created_at_s is {created_at_s!r}, no time")
-    return Manifest(kind=str(body["kind"]), created_at_s=created_at_s, files=files, meta=dict(body["meta"]))
+    return Manifest(
+        kind=str(body["kind"]),
+        created_at_s=created_at_s,
+        files=files,
+        meta=dict(body["meta"]),
+        signature=str(body.get("signature", "")),
+    )
 
 
 def refuse_outside(folder: Path, manifest: Manifest) -> None:

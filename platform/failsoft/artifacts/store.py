@@ -107,7 +107,7 @@ class ArtifactStore:
         aside = self.root / f"{HIDDEN}{name}-{uuid.uuid4().hex[:8]}"
         with being_filled(aside):
             try:
-                manifest = prepare(aside)
+                manifest = prepare(aside).signed(name)
                 _write_synced(aside / MANIFEST_NAME, manifest.to_json().encode())
                 _sync_tree(aside)
                 _rename_unless_taken(aside, self._target(name))
