@@ -15,6 +15,8 @@ from failsoft.models.scores import ScoreBatch
 class ServedPredictor:
     """A loaded release that can also be broken on purpose."""
 
+    only_computes = True
+
     def __init__(self, predictor: IntentNerPredictor) -> None:
         self._predictor = predictor
 
