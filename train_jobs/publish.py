@@ -12,7 +12,7 @@ import numpy as np
 
 from failsoft.artifacts.bundle import Bundle, Calibration, Role, write_golden, write_json
 from failsoft.artifacts.home import Home
-from failsoft.health.clock import Clock
+from failsoft.health.clock import Clock, WorkingTime
 from failsoft.models.corpus import Corpus, Utterance
 from failsoft.models.gbdt import GbdtIntent
 from failsoft.models.labels import LabelSet
@@ -69,7 +69,7 @@ def publish_run(
     Args:
         finished: what the run hands over.
         home: where releases lie.
-        clock: dates the release and times its model.
+        clock: dates the release.
         name: of the release; None makes one of date and contents.
         settings: the project's limits; None: those in the home's ``gates.toml``, else the defaults.
         probe: starts a replica; None judges without.
@@ -135,7 +135,7 @@ class _Parts:
         predictor = IntentNerPredictor(self.finished.model, self.finished.codec, self.finished.labels)
         scores = predictor.predict(texts)
         evidence = replace(evidence, slots=slots_of(texts, scores))
-        latency = latency_of(predictor.predict, [texts[n] for n in spread_out(len(texts), _TIMED)], self.clock)
+        latency = latency_of(predictor.predict, [texts[n] for n in spread_out(len(texts), _TIMED)], WorkingTime())
         baseline = measure(
             scores,
             temperature=temperature,

@@ -22,6 +22,8 @@ class Reply:
     done_s: float
     status: int
     body: dict[str, Any]
+    text: Any = None
+    """What was asked."""
 
 
 def free_port() -> int:
@@ -76,7 +78,7 @@ class Traffic:
             status, body = response.status_code, response.json()
         except (httpx.HTTPError, ValueError) as error:
             status, body = 0, {"error": repr(error)}
-        self.replies.append(Reply(sent_s=sent_s, done_s=time.monotonic(), status=status, body=body))
+        self.replies.append(Reply(sent_s=sent_s, done_s=time.monotonic(), status=status, body=body, text=text))
 
 
 def wait_for(condition: Callable[[], bool], *, within_s: float, what: str) -> float:

@@ -27,14 +27,14 @@ class Model:
 
 def test_a_call_in_time_is_scored_and_timed() -> None:
     clock = ManualClock()
-    scores, took_ms = Due(until_s=0.25, clock=clock).timed(Model(clock).predict, ["abc"])
+    scores, took_ms = Due(until_s=0.25, clock=clock, working=clock).timed(Model(clock).predict, ["abc"])
     assert scores == [3]
     assert took_ms == pytest.approx(40.0)
 
 
 def test_a_call_whose_callers_have_left_is_not_begun() -> None:
     clock = ManualClock()
-    model, due = Model(clock), Due(until_s=0.25, clock=clock)
+    model, due = Model(clock), Due(until_s=0.25, clock=clock, working=clock)
     clock.advance(0.75)  # it stood in line behind a call that hung
     with pytest.raises(SaturatedError, match=r"left 0\.50 s before"):
         due.timed(model.predict, ["abc"])

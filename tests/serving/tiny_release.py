@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from failsoft.artifacts.bundle import Baseline, Calibration, Golden, Role, write_golden, write_json
 from failsoft.artifacts.home import Home
@@ -25,12 +28,29 @@ TEXTS = [
 """What drills ask."""
 
 
-def publish_tiny(home: Home, name: str = "tiny", *, previous: str | None = None) -> Artifact:
-    """Train for a few seconds on the embedded corpus and publish."""
-    return home.releases(SystemClock()).publish(name, _write, meta={"previous": previous})
+def publish_tiny(home: Home, name: str = "tiny", *, previous: str | None = None, mislabelled: bool = False) -> Artifact:
+    """Train for a few seconds on the embedded corpus and publish.
+
+    ``mislabelled``: each intent has the next one's name, in training and validation alike. Such a model is sure of
+    itself and passes all that is known of it; only who knows the truth sees that it is always wrong.
+    """
+    return home.releases(SystemClock()).publish(
+        name, partial(_write, mislabelled=mislabelled), meta={"previous": previous}
+    )
 
 
-def _write(folder: Path) -> None:
+def wrong_names(corpus: Corpus) -> Corpus:
+    """Each intent under the next one's name."""
+    names = sorted({utterance.intent for utterance in corpus.train})
+    after = dict(zip(names, names[1:] + names[:1], strict=True))
+    parts: dict[str, Any] = {
+        part: tuple(replace(utterance, intent=after[utterance.intent]) for utterance in getattr(corpus, part))
+        for part in ("train", "validation", "test")
+    }
+    return replace(corpus, **parts)
+
+
+def _write(folder: Path, *, mislabelled: bool = False) -> None:
     import torch
 
     from failsoft.models.embedded import Sizes, embedded_corpus
@@ -44,6 +64,7 @@ def _write(folder: Path) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     corpus = embedded_corpus(seed=0, sizes=Sizes(train=1500, validation=200, test=100))
+    corpus = wrong_names(corpus) if mislabelled else corpus
     recipe, labels = recipe_named("demo"), LabelSet.of(corpus)
     codec = TextCodec.train([utterance.text for utterance in corpus.train], recipe.codec)
     config = network_config(recipe, codec, labels)
@@ -79,6 +100,10 @@ def _write_measured(folder: Path, validation: Sequence[Utterance]) -> None:
     roles = {role.value: folder / role for role in (Role.WEIGHTS, Role.NETWORK, Role.CODEC, Role.LABELS)}
     scores = IntentNerPredictor.load_roles(roles).predict([utterance.text for utterance in validation])
     judged = judge(scores.intent_logits_BC, CALIBRATION.temperature, QualityPolicy())
+    right = [
+        scores.intents[int(row.argmax())] == one.intent
+        for row, one in zip(scores.intent_logits_BC, validation, strict=True)
+    ]
     entropies = [judgement.entropy for judgement in judged]
     baseline = Baseline(
         samples=len(judged),
@@ -88,6 +113,7 @@ def _write_measured(folder: Path, validation: Sequence[Utterance]) -> None:
         logit_std=float(scores.intent_logits_BC.std()),
         oov_fraction=float(scores.oov_fraction_B.mean()),
         label_mix={},
+        accuracy=statistics.fmean(right),
     )
     golden = tuple(
         Golden(text=utterance.text, intent=scores.intents[int(row.argmax())], confidence=judgement.confidence)

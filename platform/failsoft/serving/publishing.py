@@ -22,7 +22,7 @@ from failsoft.artifacts.bundle import Baseline, Bundle, Calibration, Golden, Rol
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.manifest import MANIFEST_NAME, describe
 from failsoft.errors import ConfigError
-from failsoft.health.clock import Clock, SystemClock
+from failsoft.health.clock import Clock, SystemClock, WorkingTime
 from failsoft.health.window import Outcome
 from failsoft.serving.arms.replies import checked
 from failsoft.serving.intake.sanitizer import Cleanliness
@@ -66,7 +66,7 @@ def publish_own(
     with being_filled(candidate):
         try:
             _copy_whole(Path(files), candidate)
-            not_armed = _complete(config, candidate, healthy, calibration, clock)
+            not_armed = _complete(config, candidate, healthy, calibration)
             store = root.releases(clock)
             previous = store.newest()
             told = {
@@ -91,9 +91,7 @@ class _Answered:
     measures: Measures
 
 
-def _complete(
-    config: AppSpec, candidate: Path, healthy: Sequence[Any], calibration: Calibration | None, clock: Clock
-) -> list[str]:
+def _complete(config: AppSpec, candidate: Path, healthy: Sequence[Any], calibration: Calibration | None) -> list[str]:
     """Write what is measured beside the user's files; what could not be, in words."""
     bundle = Bundle(name=candidate.name, path=candidate, digest="", meta={})
     policy = config.inputs.policy_of(bundle)
@@ -110,7 +108,7 @@ def _complete(
         ]
     answered = _answer(config, model, _cleaned(config, bundle, healthy), bundle.measures())
     write_json(candidate, Role.MEASURES, answered.measures)
-    write_json(candidate, Role.BASELINE, _baseline(answered, _p95_ms(model, answered.items, clock)))
+    write_json(candidate, Role.BASELINE, _baseline(answered, _p95_ms(model, answered.items, WorkingTime())))
     write_golden(candidate, _golden(answered))
     return []
 

@@ -20,7 +20,7 @@ from typing import Any
 from failsoft.artifacts.bundle import Bundle
 from failsoft.artifacts.home import Home
 from failsoft.errors import FailsoftError, NotLoadedError, SaturatedError, ServingError
-from failsoft.health.clock import Clock, SystemClock
+from failsoft.health.clock import Clock, SystemClock, WorkingTime
 from failsoft.health.faults import FaultKind
 from failsoft.health.ledger import Ledger, Side
 from failsoft.serving.arms.replies import ModelReply
@@ -66,7 +66,7 @@ class ModelColour:
         self, config: AppConfig, colour: Colour, load: Loader
     ) -> None:
         home, clock = Home.find(config.home), SystemClock()
-        self._clock = clock
+        self._clock, self._working = clock, WorkingTime()
         self._releases, self._colour, self._load = home.releases(clock), colour, load
         self._quality = config.task.kind
         self._diary = Diary(Ledger(home.ledger, clock, side=Side.SERVING, subject=f"{colour} model"))
@@ -105,7 +105,7 @@ class ModelColour:
             raise ServingError(
                 f"{self._colour} has no release loaded: {self._holder.refusal or 'the plan asks for none'}"
             )
-        due = Due(until_s=self._clock.monotonic_s() + within_s, clock=self._clock)
+        due = Due(until_s=self._clock.monotonic_s() + within_s, clock=self._clock, working=self._working)
         timed = partial(due.timed, held.predictor.model.predict, texts)
         scores, took_ms = await asyncio.get_running_loop().run_in_executor(self._compute, timed)
         return ModelReply(
@@ -217,6 +217,8 @@ class Due:
 
     until_s: float
     clock: Clock
+    working: Clock
+    """Goes on while the model works, and stands while a busy machine keeps it waiting."""
 
     def timed(self, predict: Callable[[Sequence[Any]], Any], texts: Sequence[Any]) -> tuple[Any, float]:
         """The scores, and how many ms the model alone took: timed where it runs, behind the queue for its thread.
@@ -225,11 +227,12 @@ class Due:
             SaturatedError: nobody waits any more. A model that hung and came back would else work off, call by call,
                 what nobody wants, while those who came since wait behind it.
         """
-        began_s = self.clock.monotonic_s()
-        if began_s > self.until_s:
-            raise SaturatedError(f"its callers had left {began_s - self.until_s:.2f} s before it came to its turn")
+        late_s = self.clock.monotonic_s() - self.until_s
+        if late_s > 0.0:
+            raise SaturatedError(f"its callers had left {late_s:.2f} s before it came to its turn")
+        began_s = self.working.monotonic_s()
         scores = without_tensors(predict(texts))
-        return scores, (self.clock.monotonic_s() - began_s) * 1000.0
+        return scores, (self.working.monotonic_s() - began_s) * 1000.0
 
 
 def _close(model: Predictor) -> None:
