@@ -1,34 +1,73 @@
 """What the nets cost and what they save: failsoft, bare Ray Serve and FastAPI with a breaker under the same load.
 
 The same small model on this machine, one replica each, asked by 1, 16 and 64 clients in a closed loop. Ray reads the
-flags of its ingress once, so every contender is a cluster of its own; they stand one after another, in a new order each
-round, and a ratio is of two that stood in the same round. The client is a process of its own that writes prepared bytes
-(``load_client.py``); it shares the cores with what it measures, as the other contenders' clients do.
+flags of its ingress once, so every contender is a cluster of its own. Those that are held against each other stand at
+the same time and are asked in turns, in a new order each round: a machine that slows down for a minute slows all of
+them. The client is a process of its own that writes prepared bytes (``load_client.py``); it shares the cores with what
+it measures, as the other contenders' clients do.
+
+Bare Ray Serve is there twice: as its documentation writes a model, with ``def``, for which Serve takes a thread at each
+call; and *lean*, with ``async def``, which is as quick as one can write it, and deaf while it computes.
 """
 
 from __future__ import annotations
 
 import random
 import statistics
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from failsoft.ingress import Ingress
 from tests.benchmarks.gateway_contenders import Level, Standing, releases, standing
-from tests.benchmarks.gateway_single import HAS_PYBREAKER
 from tests.benchmarks.measuring import CONTROL, Ratio, Timings, quartiles, rounds
 from tests.benchmarks.outcome import Outcome, Row
 
-DEFAULT, BARE = "bare Ray Serve, defaults", "bare Ray Serve, fast ingress"
+DEFAULT, BARE, LEAN = "bare Ray Serve, defaults", "bare Ray Serve, fast ingress", "lean bare Ray Serve, fast ingress"
 OURS, DEGRADED = "failsoft, fast ingress", "failsoft degraded, fast ingress"
-SAFE, SAFE_DEGRADED = "failsoft, safe ingress", "failsoft degraded, safe ingress"
-SINGLE = f"FastAPI + {'pybreaker' if HAS_PYBREAKER else 'a counting breaker'}, one process"
+SAFE, SINGLE = "failsoft, safe ingress", "FastAPI + pybreaker, one process"
 AGAIN = OURS + CONTROL
 LEVELS = (1, 16, 64)
-ROUNDS, LEAST_ROUNDS, SECONDS = 4, 2, 2.0
-BUDGET_S = 540.0
-"""No further round is begun that would not end by then."""
-Key = tuple[str, int]
+SECONDS, WARM_S = 1.2, 0.3
+_FROM_MODEL, _FROM_FALLBACK, _UNSAID = {"primary", "gbdt", "rules"}, {"gbdt", "rules"}, {"-"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """Contenders that stand at the same time."""
+
+    hosts: Mapping[str, tuple[str, Ingress]]
+    """For each contender its kind (see ``gateway_host.py``) and its ingress."""
+    rounds: Mapping[int, int]
+    """Turns of each at so many clients."""
+    budget_s: float
+    """No further turns are begun at a level that would not end by its part of this; at least two are taken."""
+
+
+FAST = Field(
+    hosts={
+        BARE: ("bare", Ingress.FAST),
+        LEAN: ("lean", Ingress.FAST),
+        OURS: ("ours", Ingress.FAST),
+        DEGRADED: ("ours", Ingress.FAST),
+    },
+    rounds={1: 12, 16: 4, 64: 6},
+    budget_s=330.0,
+)
+OTHERS = Field(
+    hosts={
+        DEFAULT: ("bare", Ingress.SAFE),
+        SAFE: ("ours", Ingress.SAFE),
+        OURS: ("ours", Ingress.FAST),
+        SINGLE: ("single", Ingress.SAFE),
+    },
+    rounds={1: 4, 64: 4},
+    budget_s=130.0,
+)
+GLANCE = Field(
+    hosts={BARE: ("bare", Ingress.FAST), OURS: ("ours", Ingress.FAST)}, rounds=dict.fromkeys(LEVELS, 1), budget_s=60.0
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,25 +83,28 @@ class Claim:
 
 CLAIMS = {
     "p50_nets_over_bare": Claim(over=OURS, under=BARE, clients=1, of_latency=True),
+    "p50_nets_over_lean_bare": Claim(over=OURS, under=LEAN, clients=1, of_latency=True),
     "p50_nets_over_bare_16": Claim(over=OURS, under=BARE, clients=16, of_latency=True),
     "throughput_bare_over_nets": Claim(over=OURS, under=BARE, clients=64, of_latency=False),
-    "throughput_default_over_nets": Claim(over=OURS, under=DEFAULT, clients=64, of_latency=False),
+    "throughput_lean_bare_over_nets": Claim(over=OURS, under=LEAN, clients=64, of_latency=False),
     "throughput_bare_over_degraded": Claim(over=DEGRADED, under=BARE, clients=64, of_latency=False),
+    "throughput_lean_bare_over_degraded": Claim(over=DEGRADED, under=LEAN, clients=64, of_latency=False),
+    "throughput_default_over_nets": Claim(over=OURS, under=DEFAULT, clients=64, of_latency=False),
     "safe_p50_nets_over_default": Claim(over=SAFE, under=DEFAULT, clients=1, of_latency=True),
     "safe_throughput_default_over_nets": Claim(over=SAFE, under=DEFAULT, clients=64, of_latency=False),
     "throughput_single_process_over_nets": Claim(over=OURS, under=SINGLE, clients=64, of_latency=False),
 }
-"""Throughputs of A over B are the seconds of B over those of A."""
+"""Throughputs of A over B are the seconds of B over those of A. Both of a claim stood in the same field."""
 
 
 @dataclass(kw_only=True)
 class Board:
-    """What each contender's clients saw, round by round."""
+    """What the clients of each contender of one field saw, turn by turn."""
 
-    levels: dict[Key, list[Level]] = field(default_factory=dict)
+    levels: dict[tuple[str, int], list[Level]] = field(default_factory=dict)
 
     def add(self, name: str, clients: int, level: Level) -> None:
-        """One more round."""
+        """One more turn."""
         self.levels.setdefault((name, clients), []).append(level)
 
     def ratio(self, claim: Claim) -> Ratio | None:
@@ -72,9 +114,14 @@ class Board:
             return None
         return _timings(claim.over, over, claim.under, under, of_latency=claim.of_latency)
 
-    def control(self, clients: int) -> Ratio | None:
+    def controls(self) -> dict[str, Ratio]:
         """Ours against itself."""
-        return self.ratio(Claim(over=AGAIN, under=OURS, clients=clients, of_latency=False))
+        made: dict[str, Ratio] = {}
+        for what, of_latency in (("p50", True), ("throughput", False)):
+            for clients in LEVELS:
+                found = self.ratio(Claim(over=AGAIN, under=OURS, clients=clients, of_latency=of_latency))
+                made |= {} if found is None else {f"{what} at {clients}": found}
+        return made
 
 
 def _timings(over: str, a: list[Level], under: str, b: list[Level], *, of_latency: bool) -> Ratio:
@@ -86,79 +133,55 @@ def _timings(over: str, a: list[Level], under: str, b: list[Level], *, of_latenc
 
 
 def measure(*, quick: bool) -> Outcome:
-    """All contenders; quick: one round of two."""
+    """All contenders, in two fields; quick: one turn each of ours and of bare Serve."""
     seed = random.SystemRandom().randrange(2**31)
-    outcome, board = Outcome(name="gateway"), Board()
+    outcome, order = Outcome(name="gateway"), random.Random(seed)
     with releases() as published:
-        for number in rounds(1 if quick else ROUNDS, least=LEAST_ROUNDS, budget_s=BUDGET_S):
-            contenders = [_bare_fast, _ours_fast] if quick else _CONTENDERS
-            for contender in random.Random(f"{seed}-{number}").sample(contenders, len(contenders)):
-                contender(board, published)
-    _report(outcome, board)
-    outcome.notes += [
-        f"seed {seed}; {len(board.levels[OURS, 1])} rounds; profile drill, one gateway, one model replica"
-    ]
-    if not HAS_PYBREAKER:
-        outcome.notes.append("pybreaker is not installed: a breaker that only counts stands in, which is not the same")
+        boards = [_played(each, published, order) for each in ([GLANCE] if quick else [FAST, OTHERS])]
+    for board in boards:
+        told = {(row.part, row.contender) for row in outcome.rows}
+        for (name, clients), levels in sorted(board.levels.items(), key=lambda entry: (entry[0][1], entry[0][0])):
+            row = _row(name, clients, levels)
+            outcome.rows += [row] if (row.part, row.contender) not in told else []
+        ratios = {name: board.ratio(claim) for name, claim in CLAIMS.items() if name not in outcome.ratios}
+        outcome.ratios |= {name: found for name, found in ratios.items() if found is not None}
+        outcome.controls |= board.controls() if board is boards[0] else {}
+    turns = ", ".join(f"{len(boards[0].levels[OURS, clients])} at {clients}" for clients in LEVELS)
+    outcome.notes += [f"seed {seed}; turns of each: {turns}; profile drill, one gateway, one model replica"]
     return outcome
 
 
-def _report(outcome: Outcome, board: Board) -> None:
-    for (name, clients), levels in sorted(board.levels.items(), key=lambda entry: (entry[0][1], entry[0][0])):
-        outcome.rows.append(_row(name, clients, levels))
-    ratios = {name: board.ratio(claim) for name, claim in CLAIMS.items()}
-    outcome.ratios |= {name: found for name, found in ratios.items() if found is not None}
-    controls = {f"throughput at {clients}": board.control(clients) for clients in LEVELS}
-    outcome.controls |= {part: found for part, found in controls.items() if found is not None}
+def _played(contenders: Field, published: Path, order: random.Random) -> Board:
+    board = Board()
+    with _standing(contenders, published) as here:
+        names = [*here, AGAIN]
+        for clients, most in contenders.rounds.items():
+            share_s = contenders.budget_s * most / sum(contenders.rounds.values())
+            for _ in rounds(most, least=min(2, most), budget_s=share_s):
+                for name in order.sample(names, len(names)):
+                    board.add(name, clients, _load(here[name.removesuffix(CONTROL)], name, clients))
+    return board
 
 
-def _load(board: Board, name: str, contender: Standing, *, sources: set[str]) -> None:
-    for clients in LEVELS:
-        level = contender.load(clients, seconds=SECONDS)
-        assert set(level.statuses) == {"200"}, f"{name} at {clients} clients: {dict(level.statuses)}"
-        assert set(level.sources) <= sources, f"{name} at {clients} clients: {dict(level.sources)}"
-        board.add(name, clients, level)
+@contextmanager
+def _standing(contenders: Field, published: Path) -> Iterator[dict[str, Standing]]:
+    with ExitStack() as stack:
+        here: dict[str, Standing] = {}
+        for name, (kind, ingress) in contenders.hosts.items():
+            here[name] = stack.enter_context(standing(kind, ingress, published))
+        if DEGRADED in here:
+            with here[DEGRADED].operator() as operator:
+                operator.degrade(for_s=None, why="a benchmark")
+        yield here
 
 
-def _bare(board: Board, published: Path, name: str, ingress: Ingress) -> None:
-    with standing("bare", ingress, published) as contender:
-        _load(board, name, contender, sources={"-"})
-
-
-def _bare_default(board: Board, published: Path) -> None:
-    _bare(board, published, DEFAULT, Ingress.SAFE)
-
-
-def _bare_fast(board: Board, published: Path) -> None:
-    _bare(board, published, BARE, Ingress.FAST)
-
-
-_ANYBODY = {"primary", "gbdt", "rules"}
-
-
-def _ours(board: Board, published: Path, names: tuple[str, ...], degraded: str, ingress: Ingress) -> None:
-    with standing("ours", ingress, published) as contender:
-        for name in names:
-            _load(board, name, contender, sources=_ANYBODY)
-        with contender.operator() as operator:
-            operator.degrade(for_s=None, why="a benchmark")
-        _load(board, degraded, contender, sources={"gbdt", "rules"})
-
-
-def _ours_fast(board: Board, published: Path) -> None:
-    _ours(board, published, (OURS, AGAIN), DEGRADED, Ingress.FAST)
-
-
-def _ours_safe(board: Board, published: Path) -> None:
-    _ours(board, published, (SAFE,), SAFE_DEGRADED, Ingress.SAFE)
-
-
-def _single(board: Board, published: Path) -> None:
-    with standing("single", Ingress.SAFE, published) as contender:
-        _load(board, SINGLE, contender, sources={"-"})
-
-
-_CONTENDERS = [_bare_default, _bare_fast, _ours_fast, _ours_safe, _single]
+def _load(contender: Standing, name: str, clients: int) -> Level:
+    ours = _FROM_FALLBACK if name == DEGRADED else _FROM_MODEL
+    level = contender.load(clients, seconds=SECONDS, warm_s=WARM_S)
+    assert set(level.statuses) == {"200"}, f"{name} at {clients} clients: {dict(level.statuses)}"
+    expected = ours if name.startswith("failsoft") else _UNSAID
+    assert set(level.sources) <= expected, f"{name} at {clients} clients: {dict(level.sources)}"
+    return level
 
 
 def _row(name: str, clients: int, levels: list[Level]) -> Row:

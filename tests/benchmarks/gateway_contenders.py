@@ -58,10 +58,10 @@ class Standing:
         """For an operator; whoever takes it closes it."""
         return GatewayClient(f"http://{LOOPBACK}:{self.port}", token=self.home.operator_token())
 
-    def load(self, clients: int, *, seconds: float) -> Level:
+    def load(self, clients: int, *, seconds: float, warm_s: float = 0.5) -> Level:
         """Closed-loop load from a process of its own."""
         command = [sys.executable, "-m", "tests.benchmarks.load_client", LOOPBACK, str(self.port)]
-        command += ["--clients", str(clients), "--seconds", str(seconds)]
+        command += ["--clients", str(clients), "--seconds", str(seconds), "--warm", str(warm_s)]
         done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-2000:]
         return Level.of(json.loads(done.stdout))

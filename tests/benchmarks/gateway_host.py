@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 
 from failsoft.ingress import LOOPBACK, Ingress, entry
@@ -35,15 +36,17 @@ def ours(home: Path, port: int) -> Iterator[None]:
 
 
 @contextmanager
-def bare(home: Path, port: int) -> Iterator[None]:
-    """Ray Serve as one would write it without nets: an ingress that asks the model."""
+def bare(home: Path, port: int, *, lean: bool = False) -> Iterator[None]:
+    """Ray Serve as one would write it without nets: an ingress that asks the model. It keeps as few logs as ours."""
     from ray import serve
     from ray.serve.config import HTTPOptions, ProxyLocation
+    from ray.serve.schema import LoggingConfig
 
     from tests.benchmarks.gateway_bare import bare_app
 
-    serve.start(http_options=HTTPOptions(host=LOOPBACK, port=port), proxy_location=ProxyLocation.HeadOnly)
-    serve.run(bare_app(home), name="bare", route_prefix="/")
+    http, quiet = HTTPOptions(host=LOOPBACK, port=port), LoggingConfig(log_level="WARNING", enable_access_log=False)
+    serve.start(http_options=http, proxy_location=ProxyLocation.HeadOnly, logging_config=quiet)
+    serve.run(bare_app(home, lean=lean), name="bare", route_prefix="/", logging_config=quiet)
     try:
         yield
     finally:
@@ -71,6 +74,7 @@ def single(home: Path, port: int) -> Iterator[None]:
 ON_RAY: dict[str, Callable[[Path, int], AbstractContextManager[None]]] = {
     "ours": ours,
     "bare": bare,
+    "lean": partial(bare, lean=True),
     "incident": incident,
 }
 
