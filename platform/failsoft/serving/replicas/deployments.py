@@ -33,6 +33,7 @@ from failsoft.serving.replicas.holder import ReleaseHolder, Wanted, wanted_of
 from failsoft.serving.replicas.host_shelf import HostShelf, memory_folder
 from failsoft.serving.replicas.slot import SlotHolder
 from failsoft.serving.replicas.slot_memory import SlotMemory
+from failsoft.serving.replicas.turns import ModelTurns
 from failsoft.serving.rollout.controller import ControllerClient, controller_of, follow_plans
 from failsoft.serving.seam import Loader, Measures, Predictor, RungAnswer
 from failsoft.serving.watching.diary import Diary
@@ -71,6 +72,7 @@ class ModelColour:
         self._quality = config.task.kind
         self._diary = Diary(Ledger(home.ledger, clock, side=Side.SERVING, subject=f"{colour} model"))
         self._compute = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")
+        self._turns = ModelTurns(self._compute, clock)
         self._memory = SlotMemory(HostShelf(self._releases, memory_folder(home.root), clock))
         self._holder = self._make_holder(config.slots)
         name = f"{colour}-{uuid.uuid4().hex[:8]}"
@@ -105,9 +107,11 @@ class ModelColour:
             raise ServingError(
                 f"{self._colour} has no release loaded: {self._holder.refusal or 'the plan asks for none'}"
             )
-        due = Due(until_s=self._clock.monotonic_s() + within_s, clock=self._clock, working=self._working)
-        timed = partial(due.timed, held.predictor.model.predict, texts)
-        scores, took_ms = await asyncio.get_running_loop().run_in_executor(self._compute, timed)
+        model = held.predictor.model
+        due = Due(until_s=self._turns.came_s() + within_s, clock=self._clock, working=self._working)
+        only_computes = getattr(model, "only_computes", False) is True
+        timed = partial(due.timed, model.predict, texts)
+        scores, took_ms = await self._turns.score(timed, only_computes=only_computes)
         return ModelReply(
             scores=scores,
             measures=held.predictor.measures,
