@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 _WINDOW = 500
 _MOVED = 3
@@ -34,10 +34,8 @@ class Healthy(Protocol):
         ...
 
 
-class _Text(NamedTuple):
-    words: float
-    unknown: float
-    label: str
+_Text = tuple[float, float, str]
+"""Words, unknown words, label; NaN and an empty label: unknown."""
 
 
 class Likeness:
@@ -50,19 +48,21 @@ class Likeness:
 
     def __init__(self, healthy: Healthy, *, window: int = _WINDOW) -> None:
         self._healthy = healthy
-        self._newest: deque[_Text] = deque(maxlen=window)
+        self._newest: deque[_Text] = deque()
+        self._window = window
         self._labels: Counter[str] = Counter()
         self._words = self._unknown = 0.0
         self._counted = 0
 
     def record(self, *, words: float, oov_share: float, label: str) -> None:
         """Take in one text that the model read; NaN and an empty label: unknown, and not counted."""
-        if len(self._newest) == self._newest.maxlen:
-            self._add(self._newest.popleft(), -1)
-        known = words >= 0.0 and 0.0 <= oov_share <= 1.0
-        text = _Text(words if known else math.nan, words * oov_share if known else math.nan, label)
+        if len(self._newest) == self._window:
+            self._count(self._newest.popleft(), -1)
+        if not (words >= 0.0 and 0.0 <= oov_share <= 1.0):
+            words = oov_share = math.nan
+        text = words, words * oov_share, label
         self._newest.append(text)
-        self._add(text, 1)
+        self._count(text, 1)
 
     def clear(self) -> None:
         """Forget all: other weights are watched."""
@@ -89,13 +89,14 @@ class Likeness:
         }
         return found | {"in_words": _in_words(found)}
 
-    def _add(self, text: _Text, sign: int) -> None:
-        if not math.isnan(text.words):
-            self._words += sign * text.words
-            self._unknown += sign * text.unknown
+    def _count(self, text: _Text, sign: int) -> None:
+        words, unknown, label = text
+        if words >= 0.0:  # no NaN
+            self._words += sign * words
+            self._unknown += sign * unknown
             self._counted += sign
-        if text.label:
-            self._labels[text.label] += sign
+        if label:
+            self._labels[label] += sign
 
 
 def _by_chance(mix: Mapping[str, float], labels: int) -> float:
