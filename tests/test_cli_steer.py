@@ -9,9 +9,11 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from failsoft.artifacts.bundle import Baseline
 from failsoft.cli import steer
 from failsoft.cli.app import app
 from failsoft.cli.rollout_words import rollout_rows
+from failsoft.health.likeness import Likeness
 from failsoft.remote import GatewayClient
 from failsoft.serving.web import examples
 
@@ -19,6 +21,16 @@ GATEWAY: dict[str, Any] = examples.STATUS | {
     "plan": examples.PLAN | {"stage": "canary", "share": 0.05},
     "health": examples.STATUS["health"] | {"rule": "20 %"},
     "controller_silent_s": 0.1,
+}
+BASELINE: dict[str, Any] = {
+    "samples": 700,
+    "weak_fraction": 0.01,
+    "entropy_mean": 0.02,
+    "entropy_std": 0.05,
+    "logit_std": 4.0,
+    "oov_fraction": 0.05,
+    "words_mean": 7.0,
+    "label_mix": {"play_music": 0.5, "get_weather": 0.5},
 }
 ROLLOUT: dict[str, Any] = {
     "plan": examples.PLAN | {"epoch": 13, "stage": "canary", "relapses": 2},
@@ -120,6 +132,18 @@ def test_the_status_shows_what_is_out_of_order_in_the_replica_that_was_asked() -
     assert shown["held back by this replica"] == "blue: 7 of 20 weak"
     assert shown["shared window is behind by"] == "21 ms now, 88 ms at most in 7 reports"
     assert "events of this replica not in the ledger" in shown
+
+
+def test_the_status_shows_live_texts_and_answers_beside_those_of_the_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    likeness = Likeness(Baseline(**BASELINE))
+    for _ in range(100):
+        likeness.record(words=9.0, oov_share=0.2, label="play_music")
+    signals = {"warnings": {}, "callers_apart": {}, "beside_baseline": likeness.status()}
+    monkeypatch.setitem(GATEWAY, "health", GATEWAY["health"] | {"signals": signals})
+    shown = FakeGateway(monkeypatch).run("status")
+    words = " ".join(shown.replace("│", " ").split())
+    assert "unknown words 20.0% (healthy 5.0%); words a text 9.0 (healthy 7.0)" in words
+    assert "play_music 100% (50%)" in words
 
 
 def test_the_status_says_what_each_model_has_loaded_and_how_long_a_swap_took() -> None:
