@@ -218,7 +218,7 @@ class Chronicle:
         stall_s = round(self._desk.clock.monotonic_s() - began_s, 6)
         self.tell("checkpoint_handed_over", "the training goes on", stall_s=stall_s)
 
-    def snapshot(self, snapshots: RamSnapshots, *, ill: str | None, took_s: float | None = None) -> None:
+    def snapshot(self, snapshots: RamSnapshots, *, ill: str | None, took_s: float) -> None:
         """A snapshot was taken, or not, because the tensor of this name is ill; said when it takes other memory now."""
         if self._consumed is not None and ill is None:
             self._consumed.kept(self._state.position)

@@ -95,8 +95,9 @@ class Saving:
 
     def snapshot(self) -> str | None:
         """Returns the name of the ill tensor that kept it from being taken."""
+        began_s = self.clock.monotonic_s()
         self.ill = self.snapshots.take()
-        self.chronicle.snapshot(self.snapshots, ill=self.ill)
+        self.chronicle.snapshot(self.snapshots, ill=self.ill, took_s=self.clock.monotonic_s() - began_s)
         self.succession.look()
         self._snapshot_step = self.state.step
         return self.ill
