@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from failsoft.release.candidate import load_predictor
 from failsoft.release.publish import stored_report
 from failsoft.release.settings import GateSettings
 from failsoft.release.waivers import Waiver
+from serve_apps.probe import answerer_of
 from tests.release.conftest import Trained, trained  # noqa: F401 -- a fixture
 from tests.release.test_publish_run import finished
 from train_jobs.gate import Ask, gate_release
@@ -53,6 +55,18 @@ def test_a_variant_is_gated_and_published_under_its_own_name(narrow: Bundle, who
 def test_a_variant_answers_and_is_smaller(narrow: Bundle, whole: Bundle) -> None:
     assert narrow.part(Role.WEIGHTS).stat().st_size < 0.75 * whole.part(Role.WEIGHTS).stat().st_size
     assert load_predictor(narrow).predict(["please find me some rain"]).best_intents() == ["get_weather"]
+
+
+def test_each_variant_loads_as_serving_loads_it_and_answers_a_caller(
+    narrow: Bundle,
+    trained: Trained,  # noqa: F811
+) -> None:
+    """Golden inputs, sanitiser, judgement and all; on a cluster, through stages, in the drills."""
+    answerer = answerer_of(narrow, CLOCK)
+    texts = [utterance.text for utterance in trained.corpus.test[:20]]
+    answers = [asyncio.run(answerer.answer(text, key="k", request_id="r")) for text in texts]
+    assert {answer.release for answer in answers} == {narrow.name}
+    assert {str(answer.source) for answer in answers} == {"primary"}
 
 
 def test_a_variant_is_judged_again_against_the_whole_weights(narrow: Bundle, home: Home) -> None:
