@@ -10,7 +10,7 @@ import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from failsoft.health.metric import OTHER, Label, Metric
 
@@ -33,9 +33,14 @@ class Sink(Protocol):
         ...
 
 
-class _Bin(NamedTuple):
-    times: int
-    total: float
+class _Bins:
+    """How many values fell into each bucket, and their sums; the last is above all buckets."""
+
+    __slots__ = ("times", "totals")
+
+    def __init__(self, count: int) -> None:
+        self.times = [0] * count
+        self.totals = [0.0] * count
 
 
 class MetricBook:
@@ -50,7 +55,7 @@ class MetricBook:
         self._most_observed = most_observed
         self._counts: dict[_Key, float] = {}
         self._gauges: dict[_Key, float] = {}
-        self._bins: dict[_Key, dict[int, _Bin]] = {}
+        self._bins: dict[_Key, _Bins] = {}
         self._known: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
 
     def count(self, metric: Metric, *labels: str, by: float = 1.0) -> None:
@@ -71,9 +76,12 @@ class MetricBook:
         """A histogram's next value; what is not finite is no value."""
         if not math.isfinite(value):
             return
-        bins, place = self._bins.setdefault((metric, labels), {}), bisect_left(metric.buckets, value)
-        times, total = bins.get(place, (0, 0.0))
-        bins[place] = _Bin(times + 1, total + value)
+        bins = self._bins.get((metric, labels))
+        if bins is None:
+            bins = self._bins[metric, labels] = _Bins(len(metric.buckets) + 1)
+        place = bisect_left(metric.buckets, value)
+        bins.times[place] += 1
+        bins.totals[place] += value
 
     def drain(self, sink: Sink) -> Iterator[None]:
         """Hand everything on, a call between two yields; gauges stay, since Ray forgets those not told again."""
@@ -91,15 +99,12 @@ class MetricBook:
         for (metric, values), held in bins.items():
             yield from self._observed(sink, metric, self._bounded(metric, values), held)
 
-    def _observed(
-        self, sink: Sink, metric: Metric, values: tuple[str, ...], held: Mapping[int, _Bin]
-    ) -> Iterator[None]:
+    def _observed(self, sink: Sink, metric: Metric, values: tuple[str, ...], held: _Bins) -> Iterator[None]:
         """Each bin's mean so often as values fell into it, so that sum and counts are what they were."""
-        labels, thin = _named(metric, values), self._most_observed / sum(one.times for one in held.values())
-        for place, one in held.items():
-            end = metric.buckets[place] if place < len(metric.buckets) else math.inf
-            for _ in range(one.times if thin >= 1.0 else math.ceil(one.times * thin)):
-                sink.observe(metric, min(one.total / one.times, end), labels)  # a mean may round out of its bin
+        labels, thin = _named(metric, values), self._most_observed / sum(held.times)
+        for times, total, end in zip(held.times, held.totals, (*metric.buckets, math.inf), strict=True):
+            for _ in range(times if thin >= 1.0 else math.ceil(times * thin)):
+                sink.observe(metric, min(total / times, end), labels)  # a mean may round out of its bucket
                 yield
 
     def _bounded(self, metric: Metric, values: tuple[str, ...]) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ class GatewayMetrics:
     def called(self, seen: Seen) -> None:
         """One call of a model ended."""
         arm = _arm(seen)
-        self.book.count(table.CALLS, arm, seen.outcome)
+        self.book.count(table.CALLS, arm, seen.outcome.value)
         if self._calls.admits():
             self.book.observe(table.CALL_TIME, seen.latency_ms / 1000, arm)
             self._share(table.CONFIDENCE, seen.confidence, arm)
