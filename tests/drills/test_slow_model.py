@@ -117,7 +117,7 @@ def url(tmp_path: Path, ray_local: None) -> Iterator[str]:
 
     config = replace(there["config"], predictor=Working)
     there["publish"](tmp_path / "example")
-    healthy: list[Any] = [[30.0 + metres, 1.0 + metres // 25] for metres in range(60)]
+    healthy: list[Any] = [[30.0 + metres, 1.0 + metres // 25] for metres in range(100)]
     publish_own(config, tmp_path / "example" / "model", healthy=healthy, home=tmp_path)
     app = build_app(config, ServeSettings(home=tmp_path, profile="production", gateways=1, deadline_ms=5000.0))
     port = free_port()

@@ -101,7 +101,7 @@ class Answerer:
             answer = self._from_ladder(visit, why=visit.cleaned.why or _UNREADABLE.why)
         else:
             answer = await self._from_chosen_arm(visit)
-        self._journal.answered(answer, row, visit.ending.why)
+        self._journal.answered(answer, row, visit.ending.why, text)
         self._mirror_if_chosen(visit, answer)
         return answer
 
@@ -146,7 +146,7 @@ class Answerer:
             reading = await self._asker.ask_stand_in(plan, colour, visit.cleaned.text, time)
         reading, answer = self._in_form(visit, reading)
         seen = self._seen(plan, visit.arm, reading, since_s=asked_s, caller=visit.caller)
-        repaired = visit.cleaned.verdict is Cleanliness.REPAIRED
+        repaired = visit.cleaned.is_malformed
         self._note(plan, reading, replace(seen, repaired=repaired, given=_given(reading, visit.request_id, visit.row)))
         if answer is not None:
             return answer

@@ -24,7 +24,7 @@ def clean(text: str) -> Cleaned:
     [
         ("play\xc2\xa0jazz", "play jazz"),
         ("caf\xc3\xa9 music", "caf\xe9 music"),
-        ("don\xe2\u20ac\u2122t stop", "don\u2019t stop"),
+        ("don\xe2\u20ac\u2122t stop", "don't stop"),
         ("play\xf0\u0178\u201d\xa5 jazz", "play \U0001f525 jazz"),
         ("\xef\xbb\xbfplay", "play"),
         ("\xd0\xbf\xd1\u20ac\xd0\xb8\xd0\xb2\xd0\xb5\xd1\u201a", "\u043f\u0440\u0438\u0432\u0435\u0442"),
@@ -173,3 +173,30 @@ def test_dressed_up_letters_become_plain_as_by_looking_at_one_after_the_other(te
     assert cleaned.text == "".join(PLAIN_FORMS.get(char, char) for char in text)
     assert cleaned.repairs.get("normalised", 0) == sum(char in PLAIN_FORMS for char in text)
     assert [cleaned.to_original(at, at + 1) for at in range(len(text))] == [(at, at + 1) for at in range(len(text))]
+
+
+@pytest.mark.parametrize(
+    ("curly", "plain"),
+    [
+        ("play \u201cThriller\u201d now", "play  Thriller  now"),
+        ("\xabplay\xbb jazz", " play  jazz"),
+        ("don\u2019t stop", "don't stop"),
+        ("\xe2\x80\x9cplay\xe2\x80\x9d", " play "),
+    ],
+)
+def test_quotation_marks_go_and_apostrophes_become_plain(curly: str, plain: str) -> None:
+    cleaned = sanitize(curly, TextPolicy())
+    assert cleaned.text == plain
+    assert sanitize(plain, TextPolicy()).text == plain
+    at = plain.index("play") if "play" in plain else 0
+    start, end = cleaned.to_original(at, at + 4)
+    assert "play" not in plain or "play" in curly[start:end]
+
+
+def test_a_phones_quotation_marks_are_no_sign_of_a_broken_sender() -> None:
+    assert sanitize("play \u201cThriller\u201d", TextPolicy(plain_quotes=False)).text == "play \u201cThriller\u201d"
+    phone = sanitize("play \u201cThriller\u201d", TextPolicy())
+    assert (dict(phone.repairs), phone.is_malformed) == ({"quotes": 2}, False)
+    broken = sanitize("play \u201cThri\u200bller\u201d", TextPolicy())
+    assert broken.is_malformed
+    assert not sanitize("play Thriller", TextPolicy()).is_malformed

@@ -2,7 +2,8 @@
 
 Rounds, in this order: halves of surrogate pairs are joined or replaced; mojibake is undone; controls, bidi marks and
 invisible characters go, odd spaces become plain ones; the rest is normalised cluster by cluster; emoji are set apart by
-spaces and kept whole; look-alikes of Latin letters become those. What goes goes before normalisation, so that a letter
+spaces and kept whole; look-alikes of Latin letters become those; quotation marks go last, since mojibake is made of
+them. What goes goes before normalisation, so that a letter
 and its accent meet although something invisible stood between them; keycaps are set apart last, so that what the rounds
 before made of them counts. Together this makes cleaning twice the same as cleaning once.
 
@@ -30,6 +31,9 @@ _KINDED = frozenset(KIND)
 _MERGING = characters.finder(_KINDED | CONTINUING | characters.changed_by_normalising())
 _MAY_LEAD = mojibake.LEADS | MARKS
 """Only with one of these in the text can mojibake come to light: a letter and its mark may make a lead."""
+_QUOTES = dict.fromkeys("\u201c\u201d\u201e\u201f\xab\xbb\u2039\u203a", " ") | dict.fromkeys(
+    "\u2018\u2019\u201b", "'"
+)
 _EMOJI = re.compile(characters.EMOJI)
 _PASSES = 4
 """A repair may uncover something that it hid; each pass leaves less of that."""
@@ -79,6 +83,7 @@ def _wash_once(offsets: OffsetMap, policy: TextPolicy, repairs: Repairs) -> set[
         _fold(offsets, policy, repairs)
     if policy.split_emoji and characters.ENCLOSER in odd:
         offsets.apply(set_keycaps_apart(offsets.text, repairs))
+    _make_quotes_plain(offsets, odd, policy, repairs)
     return odd
 
 
@@ -122,6 +127,11 @@ def _make_plain(offsets: OffsetMap, odd: set[str], policy: TextPolicy, repairs: 
         return odd
     repairs["normalised"] += _exchange(offsets, found)
     return odd.difference(found).union(found.values())
+
+
+def _make_quotes_plain(offsets: OffsetMap, odd: set[str], policy: TextPolicy, repairs: Repairs) -> None:
+    if policy.plain_quotes and not odd.isdisjoint(_QUOTES):
+        repairs["quotes"] += _exchange(offsets, {char: _QUOTES[char] for char in odd if char in _QUOTES})
 
 
 def _exchange(offsets: OffsetMap, made: dict[str, str]) -> int:

@@ -31,6 +31,10 @@ class Cleanliness(StrEnum):
     """Nothing readable is left, or a length cap is passed: the fallback answers, and it is not the model's fault."""
 
 
+_USUAL = frozenset({"quotes"})
+"""Repairs that the text of any phone may need."""
+
+
 class Cleaned(NamedTuple):
     """A cleaned text."""
 
@@ -39,13 +43,18 @@ class Cleaned(NamedTuple):
     verdict: Cleanliness
     repairs: Mapping[str, int] = _NOTHING
     """How many of each: surrogates, mojibake, controls, bidi, invisible, joiners, spaces, normalised, look_alikes,
-    emoji, cut."""
+    emoji, quotes, cut."""
     offsets: OffsetMap | None = None
     """None when nothing was done."""
     oov_share: float | None = None
     """Share of the cleaned text's words that the release's training never held, 0 to 1; None: unknown."""
     why: str = ""
     """What makes it hopeless; empty when nothing does, or nobody says."""
+
+    @property
+    def is_malformed(self) -> bool:
+        """Whether it took more than healthy senders need: what the share of repaired texts is counted by."""
+        return self.verdict is Cleanliness.REPAIRED and not self.repairs.keys() <= _USUAL
 
     def to_original(self, start: int, end: int) -> tuple[int, int]:
         """The span of the caller's own text behind ``text[start:end]``; within its bounds whatever is asked."""

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from failsoft.errors import ConfigError
 
-_BEFORE: dict[str, Any] = {"fold_look_alikes": False, "mend_mojibake": False}
+_BEFORE: dict[str, Any] = {"fold_look_alikes": False, "mend_mojibake": False, "plain_quotes": False}
 MARKS_SORTED = 32
 """Normalisation sorts marks in quadratic time; no writing system stacks so many (UAX #15 allows 30)."""
 
@@ -35,6 +35,9 @@ class TextPolicy:
     """Make Latin letters of Cyrillic, Greek, Armenian and small capital ones that stand in for them."""
     mend_mojibake: bool = True
     """Undo UTF-8 that was read as Latin-1 or Windows-1252."""
+    plain_quotes: bool = True
+    """Take away the curly and angle quotation marks that phones and programs set around words, and make apostrophes
+    plain. They say nothing that the words do not, and a model that has not met them in training trips over them."""
     max_chars: int = 8_000
     """Longer texts are hopeless, before and after cleaning."""
     max_bytes: int = 32_000
