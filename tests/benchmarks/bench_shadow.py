@@ -4,8 +4,9 @@ The parts of one gateway replica (answering, books, the mirror and its one consu
 come at random; models are stand-ins that take a fixed time, so that what differs between contenders is the copying
 alone. Times count from when a request was due, so a loop that is held up is seen by all who wait behind it.
 
-The loop's clock is this process's own CPU time, and jumps over waits: whatever else runs on the machine is left out. By
-the clock on the wall a p99 of milliseconds on two busy cores is the scheduler's, and differs by half from itself.
+The loop's clock is this process's own CPU time, and jumps over waits: whatever else runs on the machine is left out.
+The same by the clock on the wall (``shadow_by_wall.py``) says what a caller would see, as far as the machine's noise
+lets it be seen: a p99 of milliseconds on two busy cores is the scheduler's.
 """
 
 from __future__ import annotations
@@ -15,29 +16,16 @@ import gc
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from dataclasses import dataclass
 
 from failsoft.health.clock import ManualClock
-from failsoft.health.monitor import HealthPolicy
-from failsoft.serving.arms.mirror import MirrorQueue
-from failsoft.serving.config import GatewayConfig
-from failsoft.serving.intake.sanitizer import TextPolicy
-from failsoft.serving.intents import INTENTS
-from failsoft.serving.kit import Kit, KitShelf
-from failsoft.serving.plan.plan import Colour, Stage
-from failsoft.serving.request import Answerer, Mirrored
-from failsoft.serving.watching.front import FrontDesk
-from failsoft.serving.watching.outcomes import OutcomeBuffer
-from failsoft.serving.watching.watch import Watch
+from tests.benchmarks import shadow_by_wall
 from tests.benchmarks.measuring import CONTROL, Timings, percentile
 from tests.benchmarks.outcome import Outcome, Sheet, in_words
-from tests.serving.fakes import ScriptedArm, ladder, plan, reading
-from tests.serving.labels import labels_of
+from tests.benchmarks.shadow_by_wall import NONE
+from tests.benchmarks.shadow_replica import MODEL_S, RATE_HZ, Replica, load
 from tests.serving.virtual_time import run_virtually
 
-RATE_HZ, MODEL_S = 400.0, 0.004
-NONE = "no copies"
 LIMIT = 1.02
 """What the live p99 may cost with the usual share of copies."""
 
@@ -94,10 +82,20 @@ def measure(*, quick: bool) -> Outcome:
         for shadow, key in zip(SHADOWS[2:], KEYS, strict=True):
             outcome.ratios[f"{kind}_{key}_over_none"] = timings.ratio(shadow.name, NONE)
     outcome.sheets.append(_sheet(runs))
+    _by_the_wall(outcome, rounds=4 if quick else 60)
     outcome.notes.append(
         f"{RATE_HZ:.0f} requests a second, a model takes {MODEL_S * 1000:.0f} ms; goal: p99 ≤ {LIMIT} ×"
     )
     return outcome
+
+
+def _by_the_wall(outcome: Outcome, *, rounds: int) -> None:
+    """The same in slices of one run, and what its noise allows to say."""
+    times = shadow_by_wall.p99s(shadow_by_wall.slices(rounds=rounds))
+    outcome.add("p99 of live answers by the clock on the wall", times)
+    outcome.ratios["wall_p99_one_percent_over_none"] = times.ratio(shadow_by_wall.ONE_PERCENT, NONE)
+    outcome.ratios["wall_p99_all_over_none"] = times.ratio(shadow_by_wall.ALL, NONE)
+    outcome.notes.append(shadow_by_wall.verdict(times, limit=LIMIT))
 
 
 def _runs(*, rounds: int, requests: int) -> dict[str, list[Run]]:
@@ -115,46 +113,13 @@ def _runs(*, rounds: int, requests: int) -> dict[str, list[Run]]:
 
 async def _drive(shadow: Shadow, requests: int, clock: OwnTime) -> Run:
     """One gateway replica under load; its consumer ends with the last answer."""
-    now = replace(plan(Stage.SHADOW, share=0.0, stand_in=Colour.GREEN), mirror_share=shadow.share)
-    mirror: MirrorQueue[Mirrored] = MirrorQueue(GatewayConfig().mirror_queue)
-    kit = Kit(release="r1", ladder=ladder(), text_policy=TextPolicy(), baseline=None)
-    watch, buffer = Watch(HealthPolicy(), lambda epoch, why: None), OutcomeBuffer("g1")
-    desk = FrontDesk(
-        plan=lambda: now,
-        shelf=KitShelf(lambda _: kit, kit),
-        watch=watch,
-        buffer=buffer,
-        mirror=mirror,
-        labels=labels_of(lambda: now, watch, buffer, clock=clock),
-    )
-    models = {
-        Colour.BLUE: ScriptedArm(takes_s=shadow.subject_s),
-        Colour.GREEN: ScriptedArm(answer=reading(release="r0"), takes_s=MODEL_S),
-    }
-    answerer = Answerer(
-        situation=desk.situation, models=models, journal=desk, clock=clock, config=GatewayConfig(), task=INTENTS
-    )
-    consumer = asyncio.create_task(mirror.run(answerer.answer_mirrored))
+    here = Replica(clock, share=shadow.share, subject_s=shadow.subject_s)
+    consumer = asyncio.create_task(here.consume())
     began_cpu_s = time.process_time()
-    each_s = await _load(answerer, requests)
+    each_s = await load(here.answerer, requests)
     cpu_s = (time.process_time() - began_cpu_s) / requests
     consumer.cancel()
-    return Run(each_s=each_s, cpu_s=cpu_s, sent=mirror.sent, dropped=sum(mirror.dropped.values()))
-
-
-async def _load(answerer: Answerer, requests: int) -> list[float]:
-    """Seconds from when each request was due to its answer."""
-    loop = asyncio.get_running_loop()
-    began_s, chance = loop.time() + 0.01, random.Random(11)
-    gaps_s = [chance.expovariate(RATE_HZ) for _ in range(requests - 1)]
-
-    async def one(number: int, due_s: float) -> float:
-        await asyncio.sleep(due_s - loop.time())
-        await answerer.answer("play some jazz in the kitchen", key=f"k{number}", request_id=f"q{number}")
-        return loop.time() - due_s
-
-    dues_s = accumulate(gaps_s, initial=began_s)
-    return list(await asyncio.gather(*(one(number, due_s) for number, due_s in enumerate(dues_s))))
+    return Run(each_s=each_s, cpu_s=cpu_s, sent=here.mirror.sent, dropped=sum(here.mirror.dropped.values()))
 
 
 def _p99_s(run: Run) -> float:

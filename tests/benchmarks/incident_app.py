@@ -24,7 +24,7 @@ from serve_apps.runtime import start
 from tests.serving.tiny_release import CALIBRATION
 
 WRONG = "transfer_money"
-GATEWAYS = "INCIDENT_GATEWAYS"
+GATEWAYS, DEADLINE_MS = "INCIDENT_GATEWAYS", "INCIDENT_DEADLINE_MS"
 LOWEST, HIGHEST = 0.50, 0.64
 
 
@@ -71,7 +71,11 @@ class Breakable:
 def serving(home: Path, port: int) -> Iterator[None]:
     """Serve it on the Ray that is there."""
     settings = ServeSettings(
-        home=home, profile="drill", gateways=int(environ.get(GATEWAYS, "1")), allow_planned_faults=True
+        home=home,
+        profile="drill",
+        gateways=int(environ.get(GATEWAYS, "1")),
+        deadline_ms=float(environ[DEADLINE_MS]) if DEADLINE_MS in environ else None,
+        allow_planned_faults=True,
     )
     spec = replace(SPEC, predictor="tests.benchmarks.incident_app:Breakable")
     running = start(settings, port=port, make=lambda asked: build_app(spec, asked))

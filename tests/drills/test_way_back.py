@@ -14,8 +14,9 @@ from failsoft.health.faults import FaultKind
 from failsoft.health.ledger import read_ledger
 from failsoft.ingress import LOOPBACK, Ingress
 from tests.benchmarks.gateway_contenders import Standing, releases, standing
-from tests.benchmarks.incident_app import GATEWAYS, share_file
+from tests.benchmarks.incident_app import share_file
 from tests.drills.way_back import (
+    TWO_GATEWAYS,
     Recorded,
     Share,
     fall,
@@ -55,7 +56,7 @@ WAY = ["serving", *UP_TO_20, *UP_TO_20, "ramp_50", "serving"]
 
 @pytest.fixture
 def app() -> Iterator[Standing]:
-    with releases() as published, standing("incident", Ingress.FAST, published, **{GATEWAYS: "2"}) as running:
+    with releases() as published, standing("incident", Ingress.FAST, published, **TWO_GATEWAYS) as running:
         (running.home.root / "stages.toml").write_text(STAGES, "utf-8")
         until(lambda: "stages_changed" in kinds(running), within_s=20.0, what="the drill's own stages")
         yield running

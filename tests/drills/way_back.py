@@ -16,13 +16,15 @@ from failsoft.demo.answers import Seen, stage_timeline
 from failsoft.demo.picture import Mark, draw_incident
 from failsoft.demo.report import Table, write_report
 from failsoft.health.ledger import Event, read_ledger
-from tests.benchmarks.incident_app import WRONG
+from tests.benchmarks.incident_app import DEADLINE_MS, GATEWAYS, WRONG
 from tests.benchmarks.incident_traffic import Steady
 from tests.benchmarks.load_client import Connection
 from tests.conftest import ROOT
 
 OUT = ROOT / "build" / "drill"
 MOVES = ("plan_first", "plan_loaded", "stage_move", "plan_change")
+TWO_GATEWAYS = {GATEWAYS: "2", DEADLINE_MS: "1500"}
+"""How the app of these drills stands; two busy cores must not look like a slow model."""
 _KEPT = ("source", "degrade_reason", "stage", "epoch", "confidence", "refused_confidence", "intent")
 _BY_SUBJECT = frozenset({"primary", "canary"})
 
