@@ -56,7 +56,8 @@ class LoopParts:
         self.state.guard = self.guard if self.state.guard is None else self.state.guard
         self.state.ema = self.guard.ema if self.state.ema is None else self.state.ema
         self._snapshots = RamSnapshots(self.state, ranks=self._ranks, policy=self.plan.snapshots)
-        self._chronicle = Chronicle(self.desk, self.state, self.breaker, self._letters())
+        self._office = self._letters()
+        self._chronicle = Chronicle(self.desk, self.state, self.breaker, self._office)
         self.breaker.on_move = self._chronicle.moved
         self._course = Course(batches=self.batches, planned=self.plan.total_batches)
         self._samples = SampleCount(self.task, self._ranks)
@@ -86,6 +87,7 @@ class LoopParts:
             remedy=self.plan.pace_remedy,
             degradations=self.degradations,
         )
+        keeper.tell, self._office.shares_at = self._chronicle.tell, keeper.shares_at
         if follower is not None:
             keeper.led(follower)
         return keeper

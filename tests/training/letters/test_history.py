@@ -37,6 +37,21 @@ def test_a_rollback_that_took_nothing_back_is_known_from_the_ledger() -> None:
     assert history_of(BOOK, told).rollbacks == (Rollback(since=4, at=11), Rollback(since=13, at=18))
 
 
+def test_a_division_holds_from_its_position_on_until_a_restart_which_begins_evenly() -> None:
+    told = [
+        event("run_started", position=0),
+        event("work_divided", holds_from=10, shares=[16, 8]),
+        event("work_divided", holds_from=30, shares=[16, 4]),
+        event("run_started", position=20),
+        event("work_divided", holds_from=40, shares=[8, 16]),
+        event("work_divided", holds_from=35, shares=[16, 16]),
+    ]
+    history = history_of(LetterBook(letters=()), told)
+    shares = {position: history.shares_at(position, 2) for position in (0, 9, 10, 19, 20, 34, 35, 50)}
+    assert shares == {0: None, 9: None, 10: (16, 8), 19: (16, 8), 20: None, 34: None, 35: (16, 16), 50: (16, 16)}
+    assert history.shares_at(10, 4) is None  # of another world
+
+
 def test_a_rollback_that_a_restart_undid_did_not_happen() -> None:
     told = [
         event("rolled_back", position=11, snapshot_position=4),

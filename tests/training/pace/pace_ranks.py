@@ -62,7 +62,7 @@ def looped(
     plan = LoopPlan(total_batches=total, seed=3, pace=PACE, pace_remedy=remedy)
     loop = toy_loop(folder, faults=FaultPlan(faults=faults), plan=plan, ranks=ranks_here())
     if plain:
-        loop = _with_plain_model(loop)
+        loop = with_plain_model(loop)
     return _rebuilt(loop, desk=replace(loop.desk, record_consumed=True))
 
 
@@ -75,9 +75,9 @@ def _rebuilt(loop: TrainLoop, *, desk: Desk) -> TrainLoop:
 GIVEN = ("state", "task", "batches", "plan", "guard", "breaker", "checkpoints", "desk")
 
 
-def _with_plain_model(loop: TrainLoop) -> TrainLoop:
+def with_plain_model(loop: TrainLoop) -> TrainLoop:
     model = Plain().model
-    wrapped = DistributedDataParallel(model)
+    wrapped = DistributedDataParallel(model) if loop.guard.ranks.world > 1 else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     loop.state = replace(loop.state, model=model, optimizer=optimizer, scheduler=None, guard=None)
     loop.guard = replace(loop.guard, model=wrapped, optimizer=optimizer, scheduler=None)

@@ -15,9 +15,14 @@ import pytest
 from failsoft.health.ledger import Event, read_ledger
 from failsoft.training.accounting.exactness import verify
 from failsoft.training.batches import GlobalBatches
+from failsoft.training.letters.diagnosis import Seen
 from failsoft.training.letters.letterbook import LETTERS_FOLDER, read_letter_book
+from failsoft.training.letters.rebuild import LoopRebuild
+from failsoft.training.letters.replay import Replayer
+from failsoft.training.loop import LoopPlan, TrainLoop
 from failsoft.training.summary import summarise
-from tests.training.toys import SAMPLES
+from tests.training.pace.pace_ranks import with_plain_model
+from tests.training.toys import SAMPLES, ToyTask, toy_loop
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 240
@@ -129,6 +134,34 @@ def test_letters_of_undone_batches_say_of_each_rank_what_it_had_also_when_that_w
     sizes = [(len(parts[0]), len(parts[1])) for _, parts in sorted(undone.items())]
     assert sizes[0] == (4, 4)
     assert sizes[85] == (6, 2)
+
+
+def rebuilt(folder: Path) -> Replayer:
+    """The run as one process builds it again, to play both ranks."""
+
+    def build(_seed: int | None) -> TrainLoop:
+        return with_plain_model(toy_loop(folder, plan=LoopPlan(total_batches=200, seed=3)))
+
+    events = read_ledger(folder / "ledger.jsonl").events
+    rebuild = LoopRebuild(build=build, task=ToyTask)
+    return Replayer(rebuild=rebuild, book=read_letter_book(folder / LETTERS_FOLDER), events=events)
+
+
+@pytest.mark.usefixtures("told")
+def test_a_batch_that_died_under_uneven_shares_is_met_again_on_its_very_state(home: Path) -> None:
+    """Also the shares on the way there: with those of the dead batch alone the walk would end in other bits."""
+    divisions = [event.data["shares"] for event in events(home, "undone", "work_divided")]
+    assert divisions[0] == [16, 5]
+    letters = read_letter_book(home / "undone" / LETTERS_FOLDER).at(86)
+    assert [(letter.shares, len(letter.sample_ids)) for letter in letters] == [((16, 6), 6), ((16, 6), 2)]
+    for position in (86, 88):
+        found = rebuilt(home / "undone").replay(position)
+        assert found.evidence.state_met, found.as_data()
+        assert found.evidence.draws_met
+        assert found.trials[0].seen is Seen.FINE  # the planned fault does not strike again
+    ignorant = rebuilt(home / "undone")
+    ignorant.events = [event for event in ignorant.events if event.kind != "work_divided"]
+    assert ignorant.replay(86).evidence.state_met is False
 
 
 def test_one_rank_that_validates_in_smaller_batches_keeps_nobody_waiting(told: Told, home: Path) -> None:

@@ -37,6 +37,9 @@ class Case:
         self.position, self.world = self.first.position, self.first.world
         self.accused = next((letter for letter in self.letters if letter.spike_limit is not None), self.first)
         self.whole = self.rebuild.indices(self.position)
+        shares = self.first.shares
+        self.divided = shares if shares is not None and len(shares) == self.world else None
+        """The shares of the ranks, in sixteenths; None: even ones."""
         self._dead = {letter.position for letter in book_letters(self.book)}
 
     @property
@@ -87,7 +90,7 @@ class Case:
         return [[Share(indices=self.rebuild.indices(position))] for position in healthy[:count]]
 
     def _share(self, rank: int, device: torch.device, walked: Draw) -> Share:
-        samples, weight = share_of(self.whole, rank, self.world)
+        samples, weight = share_of(self.whole, rank, self.world, self.divided)
         packed = next((letter.generators for letter in self.letters if letter.rank == rank), None)
 
         def draw() -> None:

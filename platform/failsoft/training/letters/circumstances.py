@@ -63,6 +63,8 @@ class Witness:
     ranks: Ranks | None = None
     policy: LetterPolicy | None = None
     payloads: Payloads | None = None
+    shares_at: Callable[[int], tuple[int, ...] | None] = lambda _position: None
+    """How the batch at a position was divided among the ranks; None: evenly."""
     on_lost: Callable[[str], object] = lambda _why: None
     """Told the first time that the task's own code fails at what it is asked here; it costs a field, not the run."""
 
@@ -90,6 +92,7 @@ class Witness:
             generators_digest=None if generators is None else generators_digest(generators),
             payload=self._asked(lambda: self._payload(outcome)),
             threads=torch.get_num_threads(),
+            shares=self.shares_at(outcome.position),
         )
 
     def of_undone(self, sample_ids: Sequence[int]) -> Circumstances:
@@ -119,7 +122,7 @@ class Witness:
 
 
 def model_digest(model: nn.Module, *, max_bytes: int | None = None) -> str | None:
-    """Digest of a model's parameters and buffers; None when they are more than ``max_bytes``, or no rank has them all."""
+    """Digest of parameters and buffers; None when they are more than ``max_bytes``, or no rank has them all."""
     tensors = model_tensors(model)
     if has_shards(model):
         return None

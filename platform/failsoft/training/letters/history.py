@@ -13,6 +13,7 @@ from failsoft.health.ledger import Event
 from failsoft.training.checkpoints.checkpoint import identity_digest, versions
 from failsoft.training.letters.letter import DeadLetter
 from failsoft.training.letters.letterbook import LetterBook
+from failsoft.training.pace.keeper import DIVIDED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,15 @@ class History:
     refused: dict[int, DeadLetter] = field(default_factory=dict)
     """A letter of each refused batch, by position."""
     rollbacks: tuple[Rollback, ...] = ()
+    divided: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """From which position on batches were divided among the ranks by which shares; empty ones: evenly."""
+
+    def shares_at(self, position: int, world: int) -> tuple[int, ...] | None:
+        """The shares by which the batch was divided among so many ranks; None: evenly."""
+        said = next((shares for since, shares in reversed(self.divided) if since <= position), ())
+        letter = self.refused.get(position)
+        shares = said if letter is None or letter.shares is None else letter.shares
+        return shares if len(shares) == world else None
 
     def rate_factor_at(self, position: int) -> float | None:
         """What the learning rate was lowered to when the run rolled back to go on at ``position``; None: not at all."""
@@ -54,10 +64,12 @@ def history_of(book: LetterBook, events: Iterable[Event] = ()) -> History:
         events: of this run, in order; without them rollbacks are known by the batches that they took back.
     """
     refused = {letter.position: letter for letter in reversed(book.letters) if letter.refused}
+    events = list(events)
     told = _rollbacks_told(events)
     known = {rollback.at for rollback in told}
     from_letters = [rollback for rollback in _rollbacks_by_letters(book.letters) if rollback.at not in known]
-    return History(refused=refused, rollbacks=tuple(sorted([*told, *from_letters], key=lambda one: one.at)))
+    rollbacks = tuple(sorted([*told, *from_letters], key=lambda one: one.at))
+    return History(refused=refused, rollbacks=rollbacks, divided=tuple(_divided(events)))
 
 
 def changes_since(
@@ -116,6 +128,21 @@ def _rollbacks_told(events: Iterable[Event]) -> list[Rollback]:
                 found.append(Rollback(since=to, at=at, rate_factor=_rate_factor(event)))
             else:  # the stretch was met again: what became of it is in the letters of the second pass
                 found = [rollback for rollback in found if rollback.at <= to]
+    return found
+
+
+def _divided(events: Iterable[Event]) -> list[tuple[int, tuple[int, ...]]]:
+    """Each group of workers begins with even shares; a division that holds from some position on ends later ones."""
+    found: list[tuple[int, tuple[int, ...]]] = []
+    for event in events:
+        if event.kind == "run_started":
+            since, shares = event.count("position"), list[int]()
+        elif event.kind == DIVIDED:
+            since, shares = event.count("holds_from"), event.data.get("shares", [])
+        else:
+            continue
+        found = [entry for entry in found if entry[0] < since]
+        found.append((since, tuple(map(int, shares))))
     return found
 
 

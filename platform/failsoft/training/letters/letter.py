@@ -36,6 +36,7 @@ class Circumstances:
     generators_digest: str | None = None
     payload: str | None = None
     threads: int | None = None
+    shares: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +77,8 @@ class DeadLetter:
     """Name of a file with the raw input tensors, beside the letters."""
     threads: int | None = None
     """Threads of torch in that process: sums are made in another order, and end in other bits, with more or fewer."""
+    shares: tuple[int, ...] | None = None
+    """How the batch was divided among the ranks, in sixteenths of a full share by rank; None: evenly."""
     undone_at: int | None = None
     """The position at which a rollback took the batch's update back; None for refused batches."""
 

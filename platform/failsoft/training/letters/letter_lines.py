@@ -53,6 +53,7 @@ _CHECKS: Mapping[str, Check] = {
     "generators_digest": _none_or(_is_text),
     "payload": _none_or(_is_text),
     "threads": _none_or(lambda value: is_count(value) and value > 0),
+    "shares": _none_or(lambda value: isinstance(value, list) and all(is_count(share) and share for share in value)),
     "undone_at": _none_or(is_count),
 }
 _NEEDED = frozenset({"position", "step", "rank", "reason", "sample_ids"})
@@ -72,4 +73,6 @@ def parse_line(line: bytes) -> DeadLetter | dict[str, Any] | None:
     known = {name: value for name, value in record.items() if name in _CHECKS}
     if not known.keys() >= _NEEDED or not all(_CHECKS[name](value) for name, value in known.items()):
         return None
+    if known.get("shares") is not None:
+        known["shares"] = tuple(known["shares"])
     return DeadLetter(**(known | {"sample_ids": tuple(known["sample_ids"])}))

@@ -42,6 +42,8 @@ class LetterOffice:
     policy: LetterPolicy = field(default_factory=LetterPolicy)
     config_digest: str = ""
     seed: int | None = None
+    shares_at: Callable[[int], tuple[int, ...] | None] = lambda _position: None
+    """How the batch at a position is divided among the ranks, where slow ranks are relieved; None: evenly."""
     on_lost: Callable[[str], object] = lambda _why: None
     """Told the first time that the disk refuses, or that the task fails at what it is asked."""
 
@@ -63,6 +65,7 @@ class LetterOffice:
             ranks=self.ranks,
             policy=policy,
             payloads=payloads,
+            shares_at=lambda position: self.shares_at(position),  # noqa: PLW0108 -- the loop sets it later
             on_lost=self._lost,
         )
         self._reproduction = Reproduction(

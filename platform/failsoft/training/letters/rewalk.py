@@ -8,7 +8,7 @@ the same bit for bit, of more ranks the order of additions may differ. Planned f
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +25,8 @@ from failsoft.training.letters.history import History
 from failsoft.training.letters.letter import DeadLetter
 from failsoft.training.letters.rebuild import Parts, Rebuild
 from failsoft.training.letters.trials import FOREIGN
+from failsoft.training.memory.micro_batches import cut, least_piece, piece_size, shares_of
+from failsoft.training.pace.shares import part
 from failsoft.training.rng import RngState, capture_rng, restore_rng, seed_all
 from failsoft.training.state import FlatState, unflatten
 
@@ -162,9 +164,12 @@ class Walker:
         before = list(reached.generators)
         model.train()
         leading = _Leading(model)
-        computes = [self._compute(reached, rank, at, leading) for rank in range(self.world)]
+        passes = [one for rank in self._in_order(at) for one in self._passes(reached, rank, at, leading)]
+        computes, parts = [compute for compute, _part in passes], [part for _compute, part in passes]
         try:
-            outcome = guard.step(computes[0] if self.world == 1 else computes, position=at)
+            outcome = guard.step(
+                computes[0] if self.world == 1 else computes, shares=None if self.world == 1 else parts, position=at
+            )
         except FOREIGN as error:
             reached.generators = before
             said = f"{type(error).__name__}: {str(error)[:200]}"
@@ -178,19 +183,34 @@ class Walker:
             reached.generators = before
             reached.strayed(f"position {at}, which the run applied, was refused on the way ({outcome.refusal})")
 
-    def _compute(self, reached: Reached, rank: int, at: int, leading: _Leading) -> Compute:
-        samples, weight = share_of(self.rebuild.indices(at), rank, self.world)
+    def _in_order(self, at: int) -> list[int]:
+        """Ranks of several passes first: of two sums of gradients it is all the same which one comes first."""
+        return sorted(range(self.world), key=lambda rank: -len(self._share(rank, at)[0]))
 
-        def compute() -> Tensor:
-            if self.world == 1:
-                return self.rebuild.loss(reached.parts.state.model, samples) * weight
-            leading.turn_of(rank)
-            restore_rng(reached.generators[rank])
-            loss = self.rebuild.loss(reached.parts.state.model, samples) * weight
-            reached.generators[rank] = capture_rng()
-            return loss
+    def _share(self, rank: int, at: int) -> tuple[NDArray[np.int64], float]:
+        return share_of(self.rebuild.indices(at), rank, self.world, self.history.shares_at(at, self.world))
 
-        return compute
+    def _passes(self, reached: Reached, rank: int, at: int, leading: _Leading) -> list[tuple[Compute, float]]:
+        """What one rank computes for one batch, and each pass's part of the batch's loss."""
+        samples, weight = self._share(rank, at)
+        model = reached.parts.state.model
+        even = piece_size(len(self.rebuild.indices(at)), self.world)  # a larger share takes several passes
+        pieces = cut(samples, even, least=least_piece(model)) if even < len(samples) else [samples]
+
+        def pass_over(piece: NDArray[np.int64]) -> Compute:
+            def compute() -> Tensor:
+                if self.world == 1:
+                    return self.rebuild.loss(model, piece) * weight
+                leading.turn_of(rank)
+                restore_rng(reached.generators[rank])
+                loss = self.rebuild.loss(model, piece) * weight
+                reached.generators[rank] = capture_rng()
+                return loss
+
+            return compute
+
+        parts = shares_of(pieces, len) if len(pieces) > 1 else [1.0]
+        return [(pass_over(piece), part / self.world) for piece, part in zip(pieces, parts, strict=True)]
 
 
 class _Leading:
@@ -198,23 +218,48 @@ class _Leading:
 
     def __init__(self, model: nn.Module) -> None:
         self._buffers = list(model.buffers())
-        self._kept: list[Tensor] = []
+        self._at_start = self._copied()
+        self._kept = self._at_start
+        self._rank: int | None = None
 
     def turn_of(self, rank: int) -> None:
-        if rank == 1:
-            self._kept = [buffer.detach().clone() for buffer in self._buffers]
-        else:
-            self.put_back()
+        """The next forward pass is this rank's; all begin with the same buffers."""
+        if rank != self._rank:
+            self._ends()
+            self._rank = rank
+            self._set(self._at_start)
+
+    def put_back(self) -> None:
+        """The buffers are rank 0's."""
+        self._ends()
+        self._set(self._kept)
+
+    def _ends(self) -> None:
+        if self._rank == 0:
+            self._kept = self._copied()
+        self._rank = None
+
+    def _copied(self) -> list[Tensor]:
+        return [buffer.detach().clone() for buffer in self._buffers]
 
     @torch.no_grad()
-    def put_back(self) -> None:
-        for buffer, kept in zip(self._buffers, self._kept, strict=False):
-            buffer.copy_(kept)
+    def _set(self, values: list[Tensor]) -> None:
+        for buffer, value in zip(self._buffers, values, strict=True):
+            buffer.copy_(value)
 
 
-def share_of(whole: NDArray[np.int64], rank: int, world: int) -> tuple[NDArray[np.int64], float]:
-    """A rank's samples, and the weight of its loss in the mean over ranks, as the training loop splits a batch."""
-    mine = whole[rank::world]
+def share_of(
+    whole: NDArray[np.int64], rank: int, world: int, shares: Sequence[int] | None = None
+) -> tuple[NDArray[np.int64], float]:
+    """A rank's samples, and the weight of its loss in the mean over ranks, as the training loop splits a batch.
+
+    Args:
+        whole: samples of all ranks.
+        rank: whose share.
+        world: number of ranks.
+        shares: of the ranks, in sixteenths; None: even ones.
+    """
+    mine = whole[rank::world] if shares is None else part(whole, shares, rank)
     return (mine if len(mine) else whole[:1]), len(mine) * world / len(whole)
 
 

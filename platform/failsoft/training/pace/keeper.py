@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from failsoft.errors import ConfigError
 from failsoft.health.clock import Clock
-from failsoft.training.degradation import Degradation, DegradationKind, Degradations
+from failsoft.training.degradation import Degradation, DegradationKind, Degradations, Tell
 from failsoft.training.guard import StepGuard
 from failsoft.training.pace import shares as division
 from failsoft.training.pace.judgement import Finding, Pace, at_full_share, judge
@@ -27,6 +27,9 @@ from failsoft.training.pace.remedy import Decision, Remedy
 from failsoft.training.pace.schedule import FollowsShares, Schedule
 from failsoft.training.pace.standing import RankStanding, behind
 from failsoft.training.pace.stopwatch import Stopwatch
+
+DIVIDED = "work_divided"
+"""Event: from some position on, batches are divided among the ranks by other shares."""
 
 
 class PaceKeeper:
@@ -56,6 +59,8 @@ class PaceKeeper:
         self._ranks, self._clock, self._policy = guard.ranks, clock, policy
         self._global_batch = global_batch
         self._degradations = degradations
+        self.tell: Tell = _untold
+        """Told of each division from its first position on (:data:`DIVIDED`), so that a replay divides alike."""
         self.stopwatch = Stopwatch(guard.model, clock)
         guard.run_passes = self.stopwatch.timed(guard.run_passes)
         if remedy is not None and not isinstance(guard.model, DistributedDataParallel):
@@ -113,9 +118,20 @@ class PaceKeeper:
         if self._remedy is not None:
             slowest_s = max((math.exp(pace.log_median) for pace in paces if pace is not None), default=math.nan)
             self._remedy.met(judge(paces, self._policy), behind(self._standings), now_s=now_s, slowest_s=slowest_s)
-            self._schedule.decided(self.decision, holds_from=position + 1 + self._ahead)
+            self._divide(position + 1 + self._ahead)
         if any(changed) or self.decision != before:
             self._tell(changed, findings, paces, before)
+
+    def _divide(self, holds_from: int) -> None:
+        shares, updates = self.decision
+        if self._schedule.decided(self.decision, holds_from=holds_from):
+            why = division.in_words(shares)
+            self.tell(DIVIDED, why, holds_from=holds_from, shares=list(shares), updates=updates)
+
+    def shares_at(self, position: int) -> tuple[int, ...] | None:
+        """By which the batch at a position is divided; None: evenly."""
+        shares = self._schedule.shares_at(position)
+        return None if len(set(shares)) == 1 else shares
 
     def _told(self, own: Pace | None) -> tuple[list[Pace | None], float]:
         """What every rank brought, and rank 0's time: one sum, in which each number has one rank that is not 0."""
@@ -194,3 +210,7 @@ class PaceKeeper:
 def _known(value: float) -> float | None:
     """For the ledger, whose numbers are finite."""
     return round(value, 6) if math.isfinite(value) else None
+
+
+def _untold(kind: str, why: str, **data: object) -> None:
+    """Nobody listens."""

@@ -41,9 +41,10 @@ class Schedule:
         """The shares of it."""
         return self.at(position).shares
 
-    def decided(self, decision: Decision, *, holds_from: int) -> None:
-        """From a position on; what was decided for later ones holds no more."""
+    def decided(self, decision: Decision, *, holds_from: int) -> bool:
+        """From a position on; what was decided for later ones holds no more. Returns whether anything changes."""
         if self._decisions[-1] == decision and self._starts[-1] <= holds_from:
-            return
+            return False
         keep = bisect_right(self._starts, holds_from - 1)
         self._starts[keep:], self._decisions[keep:] = [holds_from], [decision]
+        return True
