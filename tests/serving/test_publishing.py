@@ -17,7 +17,17 @@ from failsoft.artifacts.bundle import Bundle, Calibration, Role
 from failsoft.artifacts.home import Home
 from failsoft.errors import ConfigError, IncompatibleArtifactError
 from failsoft.health.clock import SystemClock
-from failsoft.serving import AppSpec, Classification, ConstantRung, Instances, Regression, Rung, Texts, publish_own
+from failsoft.serving import (
+    AppSpec,
+    Classification,
+    ConstantRung,
+    Instances,
+    Labelled,
+    Regression,
+    Rung,
+    Texts,
+    publish_own,
+)
 from failsoft.serving.kit import load_kit
 from failsoft.serving.replicas.golden import check_golden
 from failsoft.serving.seam import Loader, Predictor
@@ -65,6 +75,16 @@ def test_a_release_is_measured_by_what_will_judge_it(files: Path, tmp_path: Path
     assert (bundle.meta["own_model"], bundle.meta["not_armed"]) == (True, [])
     assert bundle.meta["provenance"] == {"run": "seven"}
     assert list((tmp_path / "candidates").iterdir()) == []
+
+
+def test_right_outputs_tell_how_often_the_model_is_right(files: Path, tmp_path: Path) -> None:
+    told = Labelled(inputs=np.array([1.0, 2.0, 3.0, 4.0]), right=[2.5, 4.0, 9.0, 8.0])
+    assert publish_own(CONFIG, files, healthy=told, home=tmp_path).baseline().accuracy == 0.75
+    assert publish_own(CONFIG, files, healthy=[1.0, 2.0], home=tmp_path).baseline().accuracy is None
+    partly = Labelled(inputs=[1.0, 2.0], right=[2.0, None])
+    assert publish_own(CONFIG, files, healthy=partly, home=tmp_path).baseline().accuracy is None
+    with pytest.raises(ConfigError, match="1 right outputs for 2 inputs"):
+        Labelled(inputs=[1.0, 2.0], right=[2.0])
 
 
 def test_a_release_that_computes_something_else_here_does_not_load(files: Path, tmp_path: Path) -> None:

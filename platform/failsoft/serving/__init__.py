@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from failsoft.serving.fallback.rungs import trees_and_rules as trees_and_rules
     from failsoft.serving.intake.inputs import Instances as Instances
     from failsoft.serving.intake.inputs import Texts as Texts
+    from failsoft.serving.publishing import Labelled as Labelled
     from failsoft.serving.publishing import publish_own as publish_own
     from failsoft.serving.quality.classes import Classification as Classification
     from failsoft.serving.quality.intents import IntentsAndEntities as IntentsAndEntities

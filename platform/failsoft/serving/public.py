@@ -14,6 +14,7 @@ _WHERE = {
     "Instances": "intake.inputs",
     "IntentsAndEntities": "quality.intents",
     "Judged": "seam",
+    "Labelled": "publishing",
     "OwnConfidence": "quality.own",
     "Predictor": "seam",
     "Quality": "seam",

@@ -12,7 +12,7 @@ import shutil
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,10 @@ from failsoft.artifacts.manifest import MANIFEST_NAME, describe
 from failsoft.errors import ConfigError
 from failsoft.health.clock import Clock, SystemClock, WorkingTime
 from failsoft.health.window import Outcome
-from failsoft.serving.arms.replies import checked
+from failsoft.serving.arms.replies import agreement, checked
 from failsoft.serving.intake.sanitizer import Cleanliness
 from failsoft.serving.plain import as_plain, without_tensors
-from failsoft.serving.seam import Judged, Measures, Predictor
+from failsoft.serving.seam import Judged, Measures, Predictor, Quality
 from failsoft.serving.task import AppSpec
 
 MAX_HEALTHY = 4096
@@ -36,11 +36,25 @@ _GOLDEN = 5
 _MADE_HERE = (Role.BASELINE, Role.GOLDEN, Role.MEASURES)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Labelled:
+    """Healthy inputs whose right outputs are known: late labels are compared with how often the model is right here."""
+
+    inputs: Sequence[Any]
+    right: Sequence[Any]
+    """For each input what the quality kind would call the output, as JSON can carry it."""
+
+    def __post_init__(self) -> None:
+        """Refuse labels of something else."""
+        if len(self.inputs) != len(self.right):
+            raise ConfigError(f"{len(self.right)} right outputs for {len(self.inputs)} inputs; give one for each")
+
+
 def publish_own(
     config: AppSpec,
     files: str | Path,
     *,
-    healthy: Sequence[Any] = (),
+    healthy: Sequence[Any] | Labelled = (),
     home: str | Path | None = None,
     calibration: Calibration | None = None,
     meta: Mapping[str, Any] | None = None,
@@ -51,7 +65,8 @@ def publish_own(
         config: the app: its predictor loads the files, its quality kind judges, its last rung is tried.
         files: folder with everything that ``load`` reads, by the names that it reads; copied whole.
         healthy: inputs that the model answers as it should, some hundred from real traffic. None at all: the release
-            has no baseline and no golden inputs, and the watch says that it is not armed.
+            has no baseline and no golden inputs, and the watch says that it is not armed. As :class:`Labelled` they
+            also tell the model's accuracy; without it late labels are not judged.
         home: root folder; None: ``$FAILSOFT_HOME``, else ``.failsoft`` in the working folder.
         calibration: a fitted temperature, where the kind of answers knows one.
         meta: small JSON about where the model comes from; kept in the manifest.
@@ -91,9 +106,13 @@ class _Answered:
     measures: Measures
 
 
-def _complete(config: AppSpec, candidate: Path, healthy: Sequence[Any], calibration: Calibration | None) -> list[str]:
+def _complete(
+    config: AppSpec, candidate: Path, healthy: Sequence[Any] | Labelled, calibration: Calibration | None
+) -> list[str]:
     """Write what is measured beside the user's files; what could not be, in words."""
     bundle = Bundle(name=candidate.name, path=candidate, digest="", meta={})
+    labelled = healthy if isinstance(healthy, Labelled) else Labelled(inputs=healthy, right=[None] * len(healthy))
+    healthy = labelled.inputs
     policy = config.inputs.policy_of(bundle)
     if policy is not None and not bundle.has(Role.TEXT_POLICY):
         (candidate / Role.TEXT_POLICY).write_text(policy.to_json(), "utf-8")
@@ -108,7 +127,8 @@ def _complete(config: AppSpec, candidate: Path, healthy: Sequence[Any], calibrat
         ]
     answered = _answer(config, model, _cleaned(config, bundle, healthy), bundle.measures())
     write_json(candidate, Role.MEASURES, answered.measures)
-    write_json(candidate, Role.BASELINE, _baseline(answered, _p95_ms(model, answered.items, WorkingTime())))
+    baseline = _baseline(answered, _p95_ms(model, answered.items, WorkingTime()))
+    write_json(candidate, Role.BASELINE, replace(baseline, accuracy=_accuracy(config.kind, answered, labelled.right)))
     write_golden(candidate, _golden(answered))
     return []
 
@@ -155,6 +175,14 @@ def _baseline(answered: _Answered, p95_ms: float) -> Baseline:
         latency_p95_ms=p95_ms,
         confidence_mean=math.fsum(answer.confidence for answer in judged) / count,
     )
+
+
+def _accuracy(quality: Quality, answered: _Answered, right: Sequence[Any]) -> float | None:
+    """Share of answers that agree with the right ones; None where nobody gave those, or one can't be compared."""
+    pairs = zip(answered.judged, right, strict=True)
+    agree = [None if label is None else agreement(quality, answer.output, label) for answer, label in pairs]
+    known = [one for one in agree if one is not None]
+    return sum(known) / len(known) if known and len(known) == len(agree) else None
 
 
 def _golden(answered: _Answered) -> tuple[Golden, ...]:
