@@ -87,7 +87,7 @@ class Nobody:
     def stale(self, colour: Colour) -> None:
         """Pass over stale news."""
 
-    def answered(self, answer: Answer, row: int, why: str) -> None:
+    def answered(self, answer: Answer, row: int, why: str, asked: Any) -> None:
         """Pass over an answer."""
 
     def holds_back(self, caller: int | None) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 from failsoft.health.window import Outcome
 from failsoft.serving.arms.mirror import NotMirrored
@@ -113,7 +114,7 @@ class Notes:
         """Keep."""
         self.stale_colours.append(colour)
 
-    def answered(self, answer: Answer, row: int, why: str) -> None:
+    def answered(self, answer: Answer, row: int, why: str, asked: Any) -> None:
         """Keep."""
         self.answers.append(answer)
         self.whys.append(why)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -20,7 +19,7 @@ from typing import Any
 
 from failsoft.health.clock import Clock
 from failsoft.health.json_object import is_count, is_finite, json_object
-from failsoft.health.ledger_files import FULL_BYTES, all_lines, put_away
+from failsoft.health.ledger_files import FULL_BYTES, all_lines, append_line, put_away
 
 _log = logging.getLogger(__name__)
 
@@ -107,14 +106,8 @@ class Ledger:
         return event
 
     def _append(self, event: Event) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.path, os.O_APPEND | os.O_CREAT | os.O_RDWR, 0o600)
-        try:
-            os.write(handle, self._mend(handle) + event.to_line())
-            is_full = os.fstat(handle).st_size >= FULL_BYTES
-        finally:
-            os.close(handle)
-        if is_full and not self._stays:
+        size = append_line(self.path, event.to_line())
+        if size >= FULL_BYTES and not self._stays:
             self._put_away()
 
     def _put_away(self) -> None:
@@ -123,12 +116,6 @@ class Ledger:
         except OSError as error:  # it is whole, only larger than usual
             self._stays = True
             _log.warning("%s is full and can't be put away (%s); it goes on growing", self.path, error)
-
-    @staticmethod
-    def _mend(handle: int) -> bytes:
-        """A newline if the last line was torn, so that the new event does not drown in it."""
-        size = os.fstat(handle).st_size
-        return b"\n" if size and os.pread(handle, 1, size - 1) != b"\n" else b""
 
 
 def _to_json(record: Mapping[str, Any]) -> str:

@@ -29,6 +29,30 @@ def archives(path: Path) -> list[Path]:
     return sorted((there for there in path.parent.iterdir() if form.fullmatch(there.name)), key=_number)
 
 
+def append_line(path: Path, line: bytes) -> int:
+    """Add a line, which ends with a newline, by one ``write``; only its owner may read the file.
+
+    Returns:
+        Bytes of the file now.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_APPEND | os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        os.write(handle, _mend(handle) + line)
+        return os.fstat(handle).st_size
+    finally:
+        os.close(handle)
+
+
+def _mend(handle: int) -> bytes:
+    """A newline if the last line was torn, so that the new one does not drown in it."""
+    size = os.fstat(handle).st_size
+    return b"\n" if size and os.pread(handle, 1, size - 1) != b"\n" else b""
+
+
 def put_away(path: Path, *, full_bytes: int = FULL_BYTES) -> Path | None:
     """Give the ledger at ``path`` the next number if it is full, so that the next event begins a new file.
 
@@ -46,6 +70,12 @@ def put_away(path: Path, *, full_bytes: int = FULL_BYTES) -> Path | None:
         before = archives(path)
         number = _number(before[-1]) + 1 if before else 1
         return path.rename(path.with_name(f"{path.stem}-{number:0{_DIGITS}}{path.suffix}"))
+
+
+def keep_newest(path: Path, files: int) -> None:
+    """Remove the oldest full files beyond so many; the newest stays in any case, since numbers go on from it."""
+    for old in archives(path)[: -max(1, files)]:
+        old.unlink(missing_ok=True)
 
 
 def all_lines(path: Path) -> Iterator[bytes]:

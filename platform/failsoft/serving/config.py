@@ -8,6 +8,7 @@ from pathlib import Path
 
 from failsoft.errors import ConfigError
 from failsoft.serving.task import Task
+from failsoft.serving.watching.specimens import SpecimenPolicy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,8 @@ class GatewayConfig:
     """Answers of which one gateway knows, for a label that comes later, who gave them: 250 to 400 bytes each …"""
     remembered_s: float = 86_400.0
     """… and for how long."""
+    specimens: SpecimenPolicy = field(default_factory=SpecimenPolicy)
+    """What is kept of requests that the model in service did not answer."""
     max_model_queue: int = 64
     """Calls of one gateway waiting for one model; beyond it they are shed and the ladder answers."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import sys
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
@@ -40,6 +41,7 @@ from failsoft.serving.rollout.evidence import OutcomeBatch
 from failsoft.serving.rollout.stages import stage_policy
 from failsoft.serving.rollout.steering import Steering
 from failsoft.serving.several import answer_all
+from failsoft.serving.watching.answer_history import FILE_NAME, AnswerHistory
 from failsoft.serving.watching.answer_memory import AnswerMemory
 from failsoft.serving.watching.diary import Diary
 from failsoft.serving.watching.front import FrontDesk
@@ -48,6 +50,7 @@ from failsoft.serving.watching.label_exchange import LabelExchange
 from failsoft.serving.watching.late_labels import LateLabels
 from failsoft.serving.watching.outcomes import OutcomeBuffer
 from failsoft.serving.watching.reporting import Reporter
+from failsoft.serving.watching.specimens import Specimens
 from failsoft.serving.watching.watch import Watch
 from failsoft.serving.web.auth import bearer_guard, label_guard
 from failsoft.serving.web.label_routes import add_labels
@@ -91,16 +94,9 @@ class Gateway:
         self._buffer.on_record = self._reporter.noticed
         self._mirror: MirrorQueue[Mirrored] = MirrorQueue(config.gateway.mirror_queue)
         self._watch, self._shelf = self._make_watch(), await self._open_shelf()
-        self._labels = self._make_labels()
+        self._labels, self._history = self._make_labels(), self._make_history()
         self._exchange = LabelExchange(self._labels, self._controller)
-        self._desk = FrontDesk(
-            plan=lambda: self._follower.plan,
-            shelf=self._shelf,
-            watch=self._watch,
-            buffer=self._buffer,
-            mirror=self._mirror,
-            labels=self._labels,
-        )
+        self._desk = self._make_desk()
         self._follower.on_change(self._desk.follow)
         self._exporter = self._make_exporter(self._desk.metrics)
         handles = {Colour.BLUE: blue, Colour.GREEN: green}
@@ -112,6 +108,18 @@ class Gateway:
             *(asyncio.create_task(arm.warm_up(within_s=_WARM_UP_S)) for arm in arms.values()),
             asyncio.create_task(self._meet_controller(controller)),
         ]
+
+    def _make_desk(self) -> FrontDesk:
+        desk = FrontDesk(
+            plan=lambda: self._follower.plan,
+            shelf=self._shelf,
+            watch=self._watch,
+            buffer=self._buffer,
+            mirror=self._mirror,
+            labels=self._labels,
+        )
+        desk.on_answer = self._history.answered
+        return desk
 
     def _make_arm(self, handle: DeploymentHandle[Any]) -> HandleArm:
         task = self._config.task
@@ -135,6 +143,10 @@ class Gateway:
             quality=self._config.task.kind,
             known=lambda: self._shelf.known_labels,
         )
+
+    def _make_history(self) -> AnswerHistory:
+        specimens = Specimens(self._config.gateway.specimens, random.Random(self._name))
+        return AnswerHistory(self._name, lambda: self._follower.plan, self._clock, specimens)
 
     def _make_answerer(self) -> Answerer:
         return Answerer(
@@ -218,6 +230,7 @@ class Gateway:
         return {
             "outcome reports": self._reporter.run(),
             "metrics": self._exporter.run(),
+            "answer history": self._history.keep(self._home.serving / FILE_NAME),
             "release changes": self._keep_release(),
             "mirrored calls": self._mirror.run(self._answerer.answer_mirrored),
             "labels handed on": self._exchange.send(),

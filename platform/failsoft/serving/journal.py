@@ -23,13 +23,14 @@ class Journal(Protocol):
         """A model answered with another release or an older load than the plan asks for: no evidence either way."""
         ...
 
-    def answered(self, answer: Answer, row: int, why: str) -> None:
+    def answered(self, answer: Answer, row: int, why: str, asked: Any) -> None:
         """One item of a request was answered.
 
         Args:
             answer: what the caller gets.
             row: the item's place in its request.
             why: why not the model in service, in a word; ``none``: it was.
+            asked: the text or instance as the caller wrote it.
         """
         ...
 

@@ -67,6 +67,8 @@ class FrontDesk:
         self._labels = labels
         self.metrics = GatewayMetrics(MetricBook())
         """What is to be exported of all this; whoever owns this desk does."""
+        self.on_answer: Callable[[Answer, str, Any], None] | None = None
+        """Told of each answer, why it is not the model's, and what was asked; returns at once."""
         self._counts = Counts()
         self._refusals: dict[str, str | None] = {}
         watch.arm(shelf.kit.release, shelf.kit.baseline)
@@ -126,11 +128,13 @@ class FrontDesk:
         """Count an answer that is no evidence about the plan's release."""
         self._counts.stale[colour] += 1
 
-    def answered(self, answer: Answer, row: int, why: str) -> None:
+    def answered(self, answer: Answer, row: int, why: str, asked: Any) -> None:
         """Count one answered item."""
         self._counts.sources[answer.source] += 1
         self.metrics.answered(answer, why)
         self._labels.answered(answer, row)
+        if self.on_answer is not None:
+            self.on_answer(answer, why, asked)
 
     def mirror(self, copy: Mirrored) -> None:
         """Queue a copy for the subject, or drop and count it."""

@@ -1,0 +1,96 @@
+"""A few of the requests that the model in service did not answer: enough to see what broke it, and no more.
+
+Unless a project switches texts on, only their *shape* is kept: each letter is ``x``, each digit ``9``; signs, spaces
+and emoji stay, since they are what breaks a tokenizer and tell nothing about the caller.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from failsoft.errors import ConfigError
+
+MAX_CHARACTERS = 300
+"""Of a text or a shape; the rest is cut."""
+HIDDEN = "▮"
+DEFAULT_HIDES = (
+    r"[\w.+-]+@[\w-]+\.[\w.]+",  # addresses of mail
+    r"https?://\S+",
+    r"\+?\d[\d\s().-]{5,}\d",  # numbers of phones, cards, accounts
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpecimenPolicy:
+    """What is kept of requests that went wrong."""
+
+    per_span: int = 5
+    """So many of each span of the history, a fair sample; 0: none."""
+    keep_texts: bool = False
+    """Also keep the text itself, so that ``failsoft replay`` can try it again; off, only its shape is kept."""
+    hides: tuple[str, ...] = DEFAULT_HIDES
+    """Regular expressions of what is hidden in a text that is kept."""
+
+    def __post_init__(self) -> None:
+        """Refuse a pattern that is none."""
+        if not 0 <= self.per_span <= 100:
+            raise ConfigError(f"per_span is {self.per_span}; use 0 to 100 (5 suits)")
+        for pattern in self.hides:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ConfigError(f"hides has {pattern!r}, which is no regular expression ({error})") from error
+
+
+class Specimens:
+    """A fair sample of one span (reservoir sampling, Vitter's Algorithm R)."""
+
+    def __init__(self, policy: SpecimenPolicy, rng: random.Random) -> None:
+        self._policy = policy
+        self._hides = [re.compile(pattern) for pattern in policy.hides]
+        self._rng = rng
+        self._seen = 0
+        self._kept: list[tuple[Any, str, str]] = []
+
+    def offer(self, asked: Any, why: str, said: str) -> None:
+        """One request that the model in service did not answer; ``said``: the reason in a sentence."""
+        self._seen += 1
+        if len(self._kept) < self._policy.per_span:
+            self._kept.append((asked, why, said))
+        elif self._policy.per_span and (place := self._rng.randrange(self._seen)) < self._policy.per_span:
+            self._kept[place] = (asked, why, said)
+
+    def take(self) -> list[dict[str, str]]:
+        """What was kept, as JSON holds it, and begin the next span."""
+        kept, self._kept, self._seen = self._kept, [], 0
+        return [self._as_json(*one) for one in kept]
+
+    def _as_json(self, asked: Any, why: str, said: str) -> dict[str, str]:
+        text = asked if isinstance(asked, str) else repr(asked)
+        body = {"why": why, "said": said[:MAX_CHARACTERS], "shape": shape_of(text)}
+        return body | {"text": hidden(text, self._hides)} if self._policy.keep_texts else body
+
+
+def shape_of(text: str) -> str:
+    """The text with letters as ``x`` and digits as ``9``, at most ``MAX_CHARACTERS`` of it."""
+    return "".join(map(_sign, text[:MAX_CHARACTERS]))
+
+
+def hidden(text: str, patterns: Sequence[re.Pattern[str]]) -> str:
+    """The text without what the patterns find, at most ``MAX_CHARACTERS`` of it; what can't be written is replaced."""
+    text = text[: 4 * MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
+    for pattern in patterns:
+        text = pattern.sub(HIDDEN, text)
+    return text[:MAX_CHARACTERS]
+
+
+def _sign(sign: str) -> str:
+    if sign.isalpha():
+        return "x"
+    if sign.isnumeric():
+        return "9"
+    return sign if sign.isprintable() else f"\\u{ord(sign):04x}"

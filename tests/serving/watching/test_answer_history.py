@@ -1,0 +1,144 @@
+"""Who answered, span by span, and a few of the requests that went wrong, without what callers wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from failsoft.errors import ConfigError
+from failsoft.health.clock import ManualClock
+from failsoft.health.ledger_files import archives
+from failsoft.serving.watching import answer_history
+from failsoft.serving.watching.answer_history import AnswerHistory
+from failsoft.serving.watching.specimens import HIDDEN, MAX_CHARACTERS, SpecimenPolicy, Specimens, shape_of
+from failsoft.serving.web.messages import Answer
+from tests.serving.fakes import plan
+
+pytestmark = pytest.mark.anyio
+
+
+def answer(source: str = "primary", confidence: float | None = 0.97, latency_ms: float = 3.0) -> Answer:
+    return Answer(
+        request_id="q",
+        confidence=confidence,
+        source=source,
+        degrade_reason=None if source == "primary" else "confidence 0.31 is below 0.65",
+        release="r1" if source == "primary" else None,
+        stage="serving",
+        epoch=1,
+        latency_ms=latency_ms,
+    )
+
+
+def history(clock: ManualClock | None = None, **policy: Any) -> AnswerHistory:
+    specimens = Specimens(SpecimenPolicy(**policy), random.Random(1))
+    return AnswerHistory("g1", plan, clock or ManualClock(), specimens)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30.0):
+        while not holds():  # noqa: ASYNC110 -- the disk tells nobody
+            await asyncio.sleep(0.001)
+
+
+def test_a_span_says_who_answered_and_why_not_the_model() -> None:
+    clock = ManualClock()
+    told = history(clock)
+    for _ in range(3):
+        told.answered(answer(), "none", "play jazz")
+    told.answered(answer("gbdt", 0.8, latency_ms=251.0), "weak", "plx")
+    clock.advance(5.0)
+    line = told.take()
+    assert line is not None
+    assert line["answers"] == {"primary": {"none": 3}, "gbdt": {"weak": 1}}
+    assert (line["span_s"], line["slowest_ms"], sum(line["confidence"]), line["confidence"][9]) == (5.0, 251.0, 3, 3)
+    assert [one["why"] for one in line["specimens"]] == ["weak"]
+    assert (told.take(), list(told.held)) == (None, [line])
+
+
+def test_unless_switched_on_no_text_is_kept_only_its_shape() -> None:
+    told = history()
+    told.answered(answer("rules", None), "weak", "play Jazz 24/7 🎷🎷 \u200b")
+    line = json.dumps(told.take(), ensure_ascii=False)
+    assert "Jazz" not in line
+    assert "xxxx xxxx 99/9 🎷🎷 " in line
+
+
+def test_what_callers_must_not_find_in_a_file_is_hidden_from_kept_texts() -> None:
+    told = history(keep_texts=True)
+    told.answered(
+        answer("rules", None), "weak", "mail anna.b@example.org or call +49 30 1234567, see https://x.y/z?k=1"
+    )
+    line = told.take()
+    assert line is not None
+    assert line["specimens"][0]["text"] == f"mail {HIDDEN} or call {HIDDEN}, see {HIDDEN}"
+
+
+@given(st.text(max_size=3000))
+def test_any_text_has_a_short_shape_that_json_takes(text: str) -> None:
+    told = history(keep_texts=True)
+    told.answered(answer("rules", None), "weak", text)
+    body = told.take()
+    assert body is not None
+    assert len(body["specimens"][0]["text"]) <= MAX_CHARACTERS
+    assert len(shape_of(text)) <= 7 * MAX_CHARACTERS
+    assert not any(sign.isalpha() and sign != "x" for sign in shape_of("".join(filter(str.isprintable, text))))
+    json.dumps(body).encode()
+
+
+def test_specimens_are_a_fair_sample_of_their_span() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(2000):
+        sample = Specimens(SpecimenPolicy(per_span=2, keep_texts=True), random.Random(seed))
+        for number in range(10):
+            sample.offer(str(number), "weak", "")
+        seen.update(one["text"] for one in sample.take())
+    assert set(seen) == set(map(str, range(10)))
+    assert all(300 < count < 500 for count in seen.values()), "400 each, with a standard deviation of 18"
+
+
+def test_none_are_kept_where_none_are_wanted_and_a_pattern_that_is_none_is_refused() -> None:
+    told = history(per_span=0)
+    told.answered(answer("rules", None), "weak", "x")
+    line = told.take()
+    assert line is not None
+    assert line["specimens"] == []
+    with pytest.raises(ConfigError, match="no regular expression"):
+        SpecimenPolicy(hides=("(",))
+
+
+async def test_spans_are_written_and_the_oldest_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_history, "SPAN_S", 0.0)
+    monkeypatch.setattr(answer_history, "FULL_BYTES", 500)
+    monkeypatch.setattr(answer_history, "KEPT_FILES", 2)
+    told, path = history(), tmp_path / "serving" / "answers.jsonl"
+    duty = asyncio.create_task(told.keep(path))
+    for number in range(20):
+        told.answered(answer(), "none", "x")
+        await until(lambda: len(told.held) > number)  # noqa: B023 -- waited for in this turn of the loop
+    await until(lambda: len(archives(path)) == 2)
+    duty.cancel()
+    lines = [json.loads(line) for there in archives(path) for line in there.read_text().splitlines()]
+    assert all(line["v"] == 1 for line in lines)
+
+
+async def test_a_disk_that_refuses_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(answer_history, "SPAN_S", 0.0)
+    (tmp_path / "serving").touch()
+    told = history()
+    duty = asyncio.create_task(told.keep(tmp_path / "serving" / "answers.jsonl"))
+    told.answered(answer(), "none", "x")
+    await until(lambda: "can't be written" in caplog.text)
+    assert not duty.done()
+    duty.cancel()
