@@ -219,7 +219,7 @@ class _Leading:
     def __init__(self, model: nn.Module) -> None:
         self._buffers = list(model.buffers())
         self._at_start = self._copied()
-        self._kept = self._at_start
+        self._kept: list[Tensor] | None = None
         self._rank: int | None = None
 
     def turn_of(self, rank: int) -> None:
@@ -232,7 +232,8 @@ class _Leading:
     def put_back(self) -> None:
         """The buffers are rank 0's."""
         self._ends()
-        self._set(self._kept)
+        if self._kept is not None:  # one rank alone keeps them as its own pass left them
+            self._set(self._kept)
 
     def _ends(self) -> None:
         if self._rank == 0:
