@@ -78,7 +78,8 @@ def test_a_release_is_measured_by_what_will_judge_it(files: Path, tmp_path: Path
 
 
 def test_right_outputs_tell_how_often_the_model_is_right(files: Path, tmp_path: Path) -> None:
-    told = Labelled(inputs=np.array([1.0, 2.0, 3.0, 4.0]), right=[2.5, 4.0, 9.0, 8.0])
+    rows: Any = np.array([1.0, 2.0, 3.0, 4.0])
+    told = Labelled(inputs=rows, right=[2.5, 4.0, 9.0, 8.0])
     assert publish_own(CONFIG, files, healthy=told, home=tmp_path).baseline().accuracy == 0.75
     assert publish_own(CONFIG, files, healthy=[1.0, 2.0], home=tmp_path).baseline().accuracy is None
     partly = Labelled(inputs=[1.0, 2.0], right=[2.0, None])

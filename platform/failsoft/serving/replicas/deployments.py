@@ -154,7 +154,7 @@ class ModelColour:
         """With one slot: what a swap back needs; and let the controller show what this replica has loaded."""
         held = await self.describe()
         if self._one_slot:
-            await self._memory.keep_for(plan)
+            self._memory.keep_for(plan)
             held |= await asyncio.to_thread(self._memory.status)
         now_s = self._clock.monotonic_s()
         if held != self._told or now_s - self._told_s > _TELL_AGAIN_S:
