@@ -43,6 +43,8 @@ class Head:
     """For ``serve`` and ``ray.init``."""
     dashboard_url: str
     """For ``ray job``."""
+    metrics_address: str
+    """Where Prometheus scrapes it."""
     environment: dict[str, str]
     folder: Path
 
@@ -122,6 +124,7 @@ def ray_head(home: Path, *, num_cpus: int = 4) -> Iterator[Head]:
     head = Head(
         address=f"127.0.0.1:{ports['--port']}",
         dashboard_url=f"http://127.0.0.1:{ports['--dashboard-port']}",
+        metrics_address=f"127.0.0.1:{ports['--metrics-export-port']}",
         environment=environment,
         folder=folder,
     )

@@ -19,7 +19,7 @@ them. Ray adds `WorkerId` (one for each process: the replica of a gateway), `Nod
 `Component`. Counters begin at 0 in each process, so read them by `sum(rate(...))` or `sum(increase(...))`; where Ray's
 older exporter is switched on (`RAY_enable_open_telemetry=0`) each counter is there a second time as a gauge without
 `_total`, which nothing here reads. A gauge whose process is gone or stands still disappears after two report intervals
-(20 s); a gauge that is NaN is not known, and no alert may read that as good.
+(20 s), and so does one whose value is no longer known: what is absent is not known, and never good news.
 
 The port asks for no token and is bound to loopback only where the node is (`--node-ip-address 127.0.0.1`); else it is
 bound to **all interfaces**, as are the stats and metrics ports of Ray Serve's HAProxy ingress (8404, 9101): keep them

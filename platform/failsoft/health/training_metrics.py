@@ -89,7 +89,7 @@ DROPS = _metric("drop_ratio", Kind.GAUGE, "Batches refused, of those consumed, o
 ROLLBACKS = _metric("rollbacks_total", Kind.COUNTER, "Times that the run went back to a healthy state.")
 UNDONE = _metric("undone_steps_total", Kind.COUNTER, "Updates that rollbacks took back.", "steps")
 REPEATED = _metric("repeated_batches_total", Kind.COUNTER, "Batches worked on again after restarts.", "batches")
-SCALE = _metric("loss_scale", Kind.GAUGE, "Scale of the loss under mixed precision; NaN: there is none.")
+SCALE = _metric("loss_scale", Kind.GAUGE, "Scale of the loss under mixed precision; absent where there is none.")
 SNAPSHOT_TIME = _metric(
     "snapshot_seconds", Kind.GAUGE, "What the newest snapshot into RAM cost the training.", "seconds"
 )
@@ -132,7 +132,7 @@ WORKERS = _metric("workers", Kind.GAUGE, "Ranks at work.")
 GOODPUT = _metric(
     "run_seconds",
     Kind.GAUGE,
-    "Where the wall time of the run went; the parts add up to it. NaN: not known.",
+    "Where the wall time of the run went; the parts add up to it; one that is absent is not known.",
     "seconds",
     Label(name="part", values=PARTS),
 )
