@@ -31,7 +31,7 @@ class Kind(StrEnum):
     COUNTER = "counter"
     """Only grows, and starts from 0 in each process: read it by ``rate`` or ``increase``."""
     GAUGE = "gauge"
-    """What holds now; NaN: not known."""
+    """What holds now; NaN: not known, and then not exported."""
     HISTOGRAM = "histogram"
     """Values counted in buckets."""
 
