@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -80,27 +81,33 @@ def shard_of(name: str, tensor: Tensor) -> Shard | None:
     """
     if not is_sharded(tensor):
         return None
-    from torch.distributed.tensor._utils import (  # noqa: PLC0415 -- half a second, only for who shards
-        compute_local_shape_and_global_offset,
-    )
-
     sharded: Any = tensor
     mesh, placements = sharded.device_mesh, sharded.placements
     if any(placement.is_partial() for placement in placements):
         raise ConfigError(f"{name} is only a part of a sum on each rank ({placements}); reduce it before it is kept")
-    size, offset = compute_local_shape_and_global_offset(sharded.shape, mesh, placements)
-    local = tuple(sharded.to_local().shape)
-    if tuple(size) != local:
-        raise ConfigError(f"{name} is cut by {placements} into {local} here, where {tuple(size)} was expected")
-    coordinate = mesh.get_coordinate() or (0,) * len(placements)
+    coordinate = tuple(mesh.get_coordinate() or (0,) * len(placements))
+    box, local = _cut(sharded.shape, mesh, placements, coordinate), tuple(here(tensor).shape)
+    if box.size != local:
+        raise ConfigError(f"{name} is cut by {placements} into {local} here, where {box.size} was expected")
     copies = [place for place, how in zip(coordinate, placements, strict=True) if how.is_replicate()]
     return Shard(
         shape=tuple(sharded.shape),
-        box=Box(offset=tuple(offset), size=local),
+        box=box,
         mesh=tuple(mesh.shape),
         placements=tuple(_in_words(placement) for placement in placements),
         first=not any(copies),
     )
+
+
+@lru_cache(maxsize=8192)
+def _cut(shape: torch.Size, mesh: Any, placements: tuple[Any, ...], _coordinate: tuple[int, ...]) -> Box:
+    """Asked for each tensor of a state at each snapshot, and torch takes 100 µs for it."""
+    from torch.distributed.tensor._utils import (  # noqa: PLC0415 -- over a second, only for who shards
+        compute_local_shape_and_global_offset,
+    )
+
+    size, offset = compute_local_shape_and_global_offset(shape, mesh, placements)
+    return Box(offset=tuple(offset), size=tuple(size))
 
 
 def _in_words(placement: Any) -> str:

@@ -227,8 +227,11 @@ class Checkpoints:
 
         Raises:
             IncompatibleArtifactError: it belongs to another run or another model.
+            ConfigError: the model is in shards, and not all ranks see the storage where they meet.
         """
         self._writer.drain()  # inside a run: what is on its way may be what one goes back to
+        if before_step is None and has_shards(state.model):
+            self._shards.refuse_storage_apart()
         artifact = self._finder.newest(before_step)
         newer = self.instead(artifact) if before_step is None else None
         if newer is not None:

@@ -10,11 +10,14 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from socket import gethostname
 from typing import Any
 
 from torch import Tensor
 
+from failsoft.errors import ConfigError
 from failsoft.health.ledger import Ledger
 from failsoft.training.boxes import Box
 from failsoft.training.checkpoints.content import small_part
@@ -24,7 +27,7 @@ from failsoft.training.checkpoints.shard_writing import Staging
 from failsoft.training.checkpoints.writer import CheckpointWriter
 from failsoft.training.checkpoints.writer_news import NewsKind, Ticket
 from failsoft.training.checkpoints.writer_slot import spec_of
-from failsoft.training.ranks import Ranks, any_rank
+from failsoft.training.ranks import Ranks, any_rank, from_rank_zero
 from failsoft.training.rng import capture_rng
 from failsoft.training.sharding import Shard
 from failsoft.training.state import FlatState
@@ -77,6 +80,28 @@ class ShardSaving:
             generators, shards = [entry["rng"] for entry in told], layout.to_plain()
             scalars = small_part(flat, self.identity, generators, shards=shards) if place.leads else b""
             self.writer.offer(ticket, _written(flat, mine), scalars)
+
+    def refuse_storage_apart(self) -> None:
+        """Find out at the start of a run whether all ranks see one storage, where their shards are to meet.
+
+        Raises:
+            ConfigError: on all ranks, naming those that do not.
+        """
+        root, name = self.writer.store.root, from_rank_zero(self.ranks, f".shards-{secrets.token_hex(8)}")
+        if self.ranks.rank == 0:
+            with suppress(OSError):  # a disk that refuses is told of by the checkpoints
+                (root / name).mkdir(parents=True)
+        made = from_rank_zero(self.ranks, "yes" if (root / name).is_dir() else "") == "yes"
+        told = self.ranks.gather("" if not made or (root / name).is_dir() else gethostname())
+        if self.ranks.rank == 0:
+            with suppress(OSError):
+                (root / name).rmdir()
+        apart = [f"rank {rank} on {host}" for rank, host in enumerate(told) if host]
+        if apart:
+            raise ConfigError(
+                f"{', '.join(apart)} can't see what rank 0 writes to {root}, and a checkpoint's shards meet there: "
+                "put the run's folder (--home) on storage that all nodes share"
+            )
 
     def written(self, flat: FlatState, *, own: frozenset[str]) -> dict[str, Tensor]:
         """The tensors that go into this rank's file; ``own`` as in :meth:`submit`."""

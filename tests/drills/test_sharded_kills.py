@@ -1,0 +1,122 @@
+"""A sharded run whose ranks are killed again and again, in the middle of a write too, ends as the undisturbed one."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from failsoft.health.clock import SystemClock
+from failsoft.health.ledger import Event, read_ledger
+from failsoft.training.snapshots.host_memory import HOST_MEMORY_VARIABLE
+from tests.conftest import ROOT
+from tests.training.sharded_toys import differing
+
+PATIENCE_S = 240.0
+
+
+class Group:
+    """The ranks of one attempt."""
+
+    def __init__(self, folder: Path, attempt: int, *, world: int = 2, host: str = "off") -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        meeting = folder / f"meeting-{attempt}"
+        self.ranks = [
+            subprocess.Popen(
+                [sys.executable, "-m", "tests.drills.sharded_rank", str(rank), str(world), str(folder), str(meeting)],
+                cwd=ROOT,
+                env=os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", HOST_MEMORY_VARIABLE: host},
+                stderr=subprocess.DEVNULL,
+            )
+            for rank in range(world)
+        ]
+
+    def ends(self) -> list[int]:
+        """Wait for all; how each ended."""
+        try:
+            for rank in self.ranks:
+                rank.wait(timeout=PATIENCE_S)
+        finally:
+            self.kill()
+        return [rank.returncode for rank in self.ranks]
+
+    def kill(self, first: int = 0) -> None:
+        """One, then the others: without a fellow no rank goes on."""
+        for rank in [self.ranks[first], *self.ranks]:
+            rank.kill()
+        for rank in self.ranks:
+            rank.wait()
+
+    def write_begins(self, clock: SystemClock, *, beyond: set[str]) -> bool:
+        """Wait until shards are being written that were not there; False when the run ended before."""
+        deadline_s = clock.monotonic_s() + PATIENCE_S
+        while clock.monotonic_s() < deadline_s and all(rank.poll() is None for rank in self.ranks):
+            if {path.name for path in (self.folder / "checkpoints").glob(".shards-*")} - beyond:
+                return True
+            clock.sleep_s(0.001)
+        return False
+
+    def staged(self) -> set[str]:
+        return {path.name for path in (self.folder / "checkpoints").glob(".shards-*")}
+
+
+def ends_of(folder: Path, world: int = 2) -> list[dict[str, torch.Tensor]]:
+    return [torch.load(folder / f"end-{rank}.pt", weights_only=True) for rank in range(world)]
+
+
+def events(folder: Path, *kinds: str) -> list[Event]:
+    return [event for event in read_ledger(folder / "ledger.jsonl").events if event.kind in kinds]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, torch.Tensor]]:
+    folder = tmp_path_factory.mktemp("drill") / "whole"
+    assert Group(folder, 0).ends() == [0, 0]
+    return ends_of(folder)
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("memory", [False, True], ids=["by disk", "by memory of the host"])
+def test_ranks_killed_in_mid_write_end_bit_for_bit_as_the_undisturbed_run(
+    tmp_path: Path, undisturbed: list[dict[str, torch.Tensor]], memory: bool
+) -> None:
+    rng, clock, folder = random.Random(7 + memory), SystemClock(), tmp_path / "killed"
+    (tmp_path / "host").mkdir()
+    kills = 0
+    for attempt in range(6):
+        group = Group(folder, attempt, host=str(tmp_path / "host") if memory else "off")
+        before = group.staged()
+        alive = group.write_begins(clock, beyond=before)
+        if alive and rng.random() < 0.5:  # the next write instead of the first of this attempt
+            alive = group.write_begins(clock, beyond=before | group.staged())
+        if alive:
+            clock.sleep_s(rng.random() * 0.03)
+            kills += group.ranks[0].poll() is None
+        group.kill(rng.randrange(2))
+    assert Group(folder, 99, host=str(tmp_path / "host") if memory else "off").ends() == [0, 0]
+    assert kills >= 4
+    assert [differing(*pair) for pair in zip(ends_of(folder), undisturbed, strict=True)] == [[], []]
+    assert events(folder, "checkpoint_quarantined") == []
+    sources = {str(event.data["source"]) for event in events(folder, "restored")}
+    assert ("memory of the host" in sources) is memory
+
+
+@pytest.mark.drill
+def test_a_run_killed_at_two_ranks_goes_on_at_one_and_ends_at_two(tmp_path: Path) -> None:
+    clock, folder = SystemClock(), tmp_path / "resized"
+    for attempt, world in enumerate((2, 1)):
+        group = Group(folder, attempt, world=world)
+        assert group.write_begins(clock, beyond=group.staged())
+        clock.sleep_s(0.2)
+        group.kill()
+    assert Group(folder, 2).ends() == [0, 0]
+    started = [(int(one.data["position"]), int(one.data["world"])) for one in events(folder, "run_started")]
+    assert [world for _, world in started] == [2, 1, 2]
+    assert started[1][0] > 0
+    assert len(events(folder, "run_finished")) == 1
