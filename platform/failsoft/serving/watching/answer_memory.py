@@ -5,6 +5,7 @@ Bounded in number and in age. Request ids are kept as digests of 8 bytes: caller
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -67,6 +68,7 @@ class AnswerMemory:
     def __init__(self, clock: Clock, *, max_answers: int, max_age_s: float) -> None:
         self._clock, self._max_answers, self._max_age_s = clock, max_answers, max_age_s
         self._answers: dict[int, Remembered] = {}
+        self._order: deque[int] = deque()  # a dict that loses its first keys again and again finds its first one slowly
 
     def __len__(self) -> int:
         """How many are remembered, some of which may be too old by now."""
@@ -92,6 +94,7 @@ class AnswerMemory:
         known = self._answers.get(key)
         if known is None:
             self._answers[key] = Remembered(at_s=self._clock.monotonic_s(), models=() if kept is None else (kept,))
+            self._order.append(key)
             self._forget_the_oldest()
         else:
             mirrored = kept is not None and kept.mirrored
@@ -101,9 +104,9 @@ class AnswerMemory:
     def _forget_the_oldest(self) -> None:
         """One more has come, so at most two go: that keeps both bounds, in time, without a moment of much work."""
         for _ in range(2):
-            oldest = next(iter(self._answers))
+            oldest = self._order[0]
             if len(self._answers) > self._max_answers or self.find(oldest) is None:
-                del self._answers[oldest]
+                del self._answers[self._order.popleft()]
 
 
 def arm_with(plan: RoutingPlan, weights: tuple[str, int]) -> Arm | None:
