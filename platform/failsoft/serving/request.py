@@ -132,6 +132,10 @@ class Answerer:
         )
 
     async def _from_chosen_arm(self, visit: Visit) -> Answer:
+        """The chosen model's answer, unless it will not do, or the model was left while it worked on it.
+
+        An ill model has some answers on their way when it is found ill. They would be given for one more deadline.
+        """
         plan, colour = visit.now.plan, visit.colour
         if colour is None:
             return self._from_ladder(visit, why=f"{plan.stage}: {plan.why}")
@@ -148,9 +152,12 @@ class Answerer:
         seen = self._seen(plan, visit.arm, reading, since_s=asked_s, caller=visit.caller)
         repaired = visit.cleaned.is_malformed
         self._note(plan, reading, replace(seen, repaired=repaired, given=_given(reading, visit.request_id, visit.row)))
-        if answer is not None:
+        now = self._situation()
+        left = now.plan is not plan and not now.plan.lets_answer(colour)
+        if answer is not None and not left:
             return answer
-        return await self._from_previous(visit, reading) or self._from_ladder(visit, why=reading.why, refused=reading)
+        visit, why = (replace(visit, now=now), f"{now.plan.stage}: {now.plan.why}") if left else (visit, reading.why)
+        return await self._from_previous(visit, reading) or self._from_ladder(visit, why=why, refused=reading)
 
     async def _from_previous(self, visit: Visit, refused: Reading | NoReading) -> Answer | None:
         """The stand-in's answer where the subject's will not do; None when it has none either, or is not to be asked.

@@ -107,6 +107,10 @@ class RoutingPlan:
             return self.subject_release
         return str(self.releases[self.stand_in])
 
+    def lets_answer(self, colour: Colour) -> bool:
+        """Whether callers may get what this colour says."""
+        return colour is self.stand_in or (colour is self.subject and self.share > 0.0)
+
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON, status pages and the ledger."""
         return {
@@ -161,12 +165,13 @@ def choose_arm(plan: RoutingPlan, key: str) -> Arm:
     The same key gives the same arm inside a stage; as the share grows a key changes over once, from the stand-in to the
     subject; when the share falls to 0 all change back at once. Another release meets other callers first.
     """
-    return Arm.SUBJECT if _uniform(plan, "arm", key) < plan.share else Arm.STAND_IN
+    whole = plan.share >= 1.0  # the usual case: nothing is to be drawn
+    return Arm.SUBJECT if whole or _uniform(plan, "arm", key) < plan.share else Arm.STAND_IN
 
 
 def should_mirror(plan: RoutingPlan, key: str) -> bool:
     """Whether the subject gets a copy of this request; independent of :func:`choose_arm`."""
-    return _uniform(plan, "mirror", key) < plan.mirror_share
+    return plan.mirror_share > 0.0 and _uniform(plan, "mirror", key) < plan.mirror_share
 
 
 def _uniform(plan: RoutingPlan, purpose: str, key: str) -> float:
