@@ -36,7 +36,7 @@ def job(home: Path) -> JobConfig:
         workers=(1, 2),
         snapshot_every_steps=10,
         checkpoint_every_steps=10,
-        max_batches=600,
+        max_batches=900,  # so many that a node which is slow to come still finds the run at work
         backoff=BackoffPolicy(first_s=10 * SECOND, cap_s=90 * SECOND, jitter_fraction=0.0),
         resize=ResizePolicy(look_s=0.5, steady_s=2.0),
         record_consumed=True,
