@@ -1,7 +1,8 @@
 """An incident: a model that answers 40 or 100 % badly, at 50 and 200 requests a second, behind 1 and 3 gateways.
 
 Detection and switching are told apart. Detection is counted in calls, since no window can judge what it has not seen;
-switching is the time from the first replica that has left the model to the last answer under the old plan. Every case
+switching is the time from the first replica that has left the model to the last answer under the old plan, and to the
+sending of the last request that was answered so, which no answer on its way through a busy machine blurs. Every case
 is a cluster of its own: an incident before it would have made the rollout careful. A bad answer is wrong, with a
 confidence that is given to callers when it comes alone (``incident_app.py``), which is the hard kind.
 """
@@ -152,6 +153,7 @@ def rows(case: Case, found: Found) -> list[Row]:
     incident = found.incident
     lag = "lag unknown" if found.lag_ms is None else f"shared window at most {found.lag_ms:.0f} ms behind"
     note = f"{incident.let_through} bad answers let through, {incident.lost} of {incident.asked} lost; {lag}"
+    note += f"; nobody who asked {1000 * incident.late_s:.0f} ms later met the old plan"
     note += f"; {found.answered_hz:.0f} answers/s"
     return [
         _row(case, "detection", incident.detection_s, f"{incident.calls} calls"),

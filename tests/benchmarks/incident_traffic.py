@@ -53,6 +53,9 @@ class Incident:
     """The time that took."""
     switch_s: float
     """From the first answer of a replica that had left the model to the last one under the old plan."""
+    late_s: float
+    """The same to the sending of the last request that was answered under the old plan: what remains when answers that
+    were under way, or stood in a busy client's line, are left out; 0: nobody who asked after the switch met it."""
     let_through: int
     """Bad answers that callers got."""
     lost: int
@@ -68,11 +71,14 @@ def judged(replies: Sequence[Reply], *, broken_s: float) -> Incident | None:
     first_left_s = next((reply.done_s for reply in after if reply.stage != "serving"), None)
     if first_bad_s is None or first_left_s is None:
         return None
-    last_old_s = max((reply.done_s for reply in after if reply.stage == "serving"), default=first_left_s)
+    old = [reply for reply in after if reply.stage == "serving"]
+    last_old_s = max((reply.done_s for reply in old), default=first_left_s)
+    last_asked_s = max((reply.sent_s for reply in old), default=first_left_s)
     return Incident(
         calls=sum(first_bad_s <= reply.done_s < first_left_s for reply in after),
         detection_s=max(0.0, first_left_s - first_bad_s),
         switch_s=max(0.0, last_old_s - first_left_s),
+        late_s=max(0.0, last_asked_s - first_left_s),
         let_through=sum(reply.let_through for reply in after),
         lost=sum(reply.status != 200 for reply in ordered),
         asked=len(ordered),

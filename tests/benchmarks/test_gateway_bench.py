@@ -100,6 +100,7 @@ def test_detection_and_switching_are_told_apart() -> None:
     assert (found.calls, found.let_through, found.lost, found.asked) == (4, 3, 1, 10)
     assert found.detection_s == pytest.approx(0.4)
     assert found.switch_s == pytest.approx(0.03)
+    assert found.late_s == pytest.approx(0.02), "the last one that met the old plan was sent 10 ms before its answer"
 
 
 @pytest.mark.parametrize(
