@@ -57,13 +57,14 @@ class Group:
         """Wait until shards are being written that were not there; False when the run ended before."""
         deadline_s = clock.monotonic_s() + PATIENCE_S
         while clock.monotonic_s() < deadline_s and all(rank.poll() is None for rank in self.ranks):
-            if {path.name for path in (self.folder / "checkpoints").glob(".shards-*")} - beyond:
+            if self.staged() - beyond:
                 return True
             clock.sleep_s(0.001)
         return False
 
     def staged(self) -> set[str]:
-        return {path.name for path in (self.folder / "checkpoints").glob(".shards-*")}
+        """Checkpoints whose shards are being written, or were when somebody was killed."""
+        return {path.name for path in (self.folder / "checkpoints").glob(".shards-*-position-*")}
 
 
 def ends_of(folder: Path, world: int = 2) -> list[dict[str, torch.Tensor]]:

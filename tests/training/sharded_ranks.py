@@ -1,6 +1,6 @@
-"""One of three processes that are ranks of sharded runs: ``python -m … RANK FOLDER``; prints JSON of what it saw.
+"""One of four processes that are ranks of sharded runs: ``python -m … RANK FOLDER``; prints JSON of what it saw.
 
-The processes form groups of two, one and three ranks in turn: a run of two goes on at other sizes, and comes back.
+The processes form groups of one to four ranks in turn: a run of two goes on at other sizes, and comes back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from failsoft.health.faults import FaultKind, FaultPlan, burst
 from failsoft.training.checkpoints.checkpoint import newest_healthy
 from failsoft.training.checkpoints.reading import read_tensors
 from failsoft.training.snapshots.snapshot_place import SnapshotPlace
-from tests.training.sharded_toys import PLAN, buffers, differing, everything, group, sharded_loop
+from tests.training.sharded_toys import PLAN, Shards, buffers, differing, everything, group, sharded_loop
 
 Seen = dict[str, Any]
 
@@ -73,7 +73,7 @@ def rolled_back(folder: Path, place: SnapshotPlace) -> Seen:
     return {"differs": kept["differs"], "moved": moved, "rollbacks": loop.breaker.rollbacks, "position": ended}
 
 
-def other_size(folder: Path, name: str, *, of: str = "whole", shard: bool = True) -> Seen:
+def other_size(folder: Path, name: str, *, of: str = "whole", shard: Shards = Shards.OVER_ALL) -> Seen:
     """The newest checkpoint of a run, restored at the size of this group, saved again under ``name``."""
     source = newest_healthy(sharded_loop(folder / of).checkpoints.store)
     assert source is not None
@@ -90,8 +90,13 @@ def other_size(folder: Path, name: str, *, of: str = "whole", shard: bool = True
     again = newest_healthy(loop.checkpoints.store)
     assert again is not None
     saved = {key: one for key, one in read_tensors(again).items() if key in expected}
-    files = sorted(again.manifest.files)
-    return {"from": restored is not None, "differs": differs, "saved": differing(saved, expected), "files": files}
+    files, meshes = sorted(again.manifest.files), (again.manifest.meta.get("shards") or {}).get("meshes")
+    return {"meshes": meshes} | {
+        "from": restored is not None,
+        "differs": differs,
+        "saved": differing(saved, expected),
+        "files": files,
+    }
 
 
 def back(folder: Path) -> Seen:
@@ -151,8 +156,10 @@ def main(rank: int, folder: Path) -> None:
         (2, "other model", lambda: other_model(folder)),
         (2, "parted", lambda: parted(folder)),
         (3, "two to three", lambda: other_size(folder, "three")),
+        (4, "two to two by two", lambda: other_size(folder, "mesh", shard=Shards.IN_TWO_COPIES)),
+        (2, "two by two to two", lambda: other_size(folder, "again", of="mesh")),
         (1, "two to one", lambda: other_size(folder, "one")),
-        (1, "two to none", lambda: other_size(folder, "none", shard=False)),
+        (1, "two to none", lambda: other_size(folder, "none", shard=Shards.NONE)),
         (2, "one to two", lambda: other_size(folder, "two", of="one")),
         (2, "none to two", lambda: other_size(folder, "shards", of="none")),
         (2, "back", lambda: back(folder)),

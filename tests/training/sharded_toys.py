@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from failsoft.artifacts.store import ArtifactStore
@@ -33,6 +35,15 @@ HIDDEN = 7
 """Uneven over two ranks and over three; the last layer's one row is nothing at all on all but one."""
 
 
+class Shards(StrEnum):
+    """How the model is cut."""
+
+    NONE = "none"
+    OVER_ALL = "over all"
+    IN_TWO_COPIES = "in two copies"
+    """On a mesh of two dimensions: each half of the ranks holds a whole model in shards."""
+
+
 @contextmanager
 def group(folder: Path, rank: int, world: int) -> Iterator[None]:
     """A process group for the time of the block; the folder must be a new one, or its meeting is over."""
@@ -45,22 +56,25 @@ def group(folder: Path, rank: int, world: int) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def sharded_model(*, shard: bool = True) -> nn.Module:
+def sharded_model(shard: Shards = Shards.OVER_ALL) -> nn.Module:
     """Two groups of parameters, as a larger model has one for each block."""
     model = toy_model(PLAN.seed, hidden=HIDDEN)
-    if shard:
-        fully_shard(model[0])  # type: ignore[index]
-        fully_shard(model)
+    if shard is Shards.NONE:
+        return model
+    copies = 2 if shard is Shards.IN_TWO_COPIES else 1
+    mesh = init_device_mesh("cpu", (copies, dist.get_world_size() // copies), mesh_dim_names=("copies", "shards"))
+    for part in (model.get_submodule("0"), model):
+        fully_shard(part, mesh=mesh if shard is Shards.IN_TWO_COPIES else mesh["shards"])
     return model
 
 
 def sharded_loop(
-    folder: Path, *, plan: LoopPlan = PLAN, faults: FaultPlan | None = None, shard: bool = True, lr: float = 0.01
+    folder: Path, *, plan: LoopPlan = PLAN, faults: FaultPlan | None = None, shard: Shards = Shards.OVER_ALL
 ) -> TrainLoop:
     """One rank of it, in the process group that there is; every writer is a process of its own."""
     ranks, clock = ranks_here(), SystemClock()
-    model = sharded_model(shard=shard)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
+    model = sharded_model(shard)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=20)
     breaker = Breaker(BreakerPolicy())
     state = TrainingState(model=model, optimizer=optimizer, scheduler=scheduler, breaker=breaker)

@@ -50,14 +50,14 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
             stdout=subprocess.PIPE,
             text=True,
         )
-        for rank in range(3)
+        for rank in range(4)
     ]
     try:
         lines = [json.loads(line) for rank in ranks for line in rank.communicate(timeout=PATIENCE_S)[0].splitlines()]
     finally:
         for rank in ranks:
             rank.kill()
-    assert [rank.returncode for rank in ranks] == [0, 0, 0]
+    assert [rank.returncode for rank in ranks] == [0, 0, 0, 0]
     return Told(
         folder=folder, seen={line["name"]: [one for one in lines if one["name"] == line["name"]] for line in lines}
     )
@@ -93,10 +93,32 @@ def test_a_snapshot_of_shards_is_gone_back_to_bit_for_bit(told: Told, scene: str
         assert (seen["moved"], seen["differs"], seen["rollbacks"], seen["position"]) == (True, [], 1, 24)
 
 
-@pytest.mark.parametrize("scene", ["two to three", "two to one", "two to none", "one to two", "none to two"])
+@pytest.mark.parametrize(
+    "scene",
+    [
+        "two to three",
+        "two to two by two",
+        "two by two to two",
+        "two to one",
+        "two to none",
+        "one to two",
+        "none to two",
+    ],
+)
 def test_at_another_size_each_rank_reads_its_slices_and_what_it_saves_is_the_same(told: Told, scene: str) -> None:
     for seen in told.seen[scene]:
         assert (seen["from"], seen["differs"], seen["saved"]) == (True, [], [])
+
+
+def test_on_a_mesh_of_two_copies_each_piece_is_written_once(told: Told) -> None:
+    assert told.seen["two to two by two"][0]["meshes"] == ["2x2"]
+    newest = newest_healthy(told.shelf("mesh"))
+    assert newest is not None
+    sizes = [newest.manifest.files[f"shard-0000{rank}-of-00004.safetensors"].size_bytes for rank in range(4)]
+    assert max(sizes[2:]) < min(sizes[:2])  # the second copy writes nothing but its buffers
+    tensors = json.loads((newest.path / "state.json").read_text("utf-8"))["shards"]["tensors"]
+    assert tensors["model/0.weight"]["placements"] == ["R", "S(0)"]
+    assert tensors["model/0.weight"]["pieces"] == [[0, [0, 0], [4, 4]], [1, [4, 0], [3, 4]]]
 
 
 def test_from_two_ranks_to_one_and_back_nothing_changed(told: Told) -> None:

@@ -157,7 +157,7 @@ def _part(name: str, tensor: Tensor, *, alike: bool) -> Part:
     if type(tensor) is not Tensor or tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_meta:
         raise ConfigError(
             f"{name} is a {type(tensor).__name__} of layout {tensor.layout} on {tensor.device}; RAM snapshots keep "
-            "plain dense tensors: keep sharded or sparse ones by torch.distributed.checkpoint instead"
+            "dense tensors and this rank's shards of them (FSDP2): keep others by torch.distributed.checkpoint instead"
         )
     if any(step == 0 and size > 1 for size, step in zip(tensor.shape, tensor.stride(), strict=True)):
         raise ConfigError(
