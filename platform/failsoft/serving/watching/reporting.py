@@ -66,11 +66,14 @@ class Reporter:
 
     def status(self) -> dict[str, Any]:
         """How long the oldest answer of a report took to be counted and judged by the controller, lately."""
-        lags = self._lags_ms
+        if not self._lags_ms:
+            return {"last_ms": None, "p95_ms": None, "max_ms": None, "reports": 0}
+        ordered = sorted(self._lags_ms)
         return {
-            "last_ms": round(lags[-1], 1) if lags else None,
-            "max_ms": round(max(lags), 1) if lags else None,
-            "reports": len(lags),
+            "last_ms": round(self._lags_ms[-1], 1),
+            "p95_ms": round(ordered[int(0.95 * len(ordered))], 1),
+            "max_ms": round(ordered[-1], 1),
+            "reports": len(ordered),
         }
 
     async def _gather(self) -> None:
