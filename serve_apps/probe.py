@@ -34,6 +34,7 @@ from failsoft.serving.plan.plan import Colour, RoutingPlan, Stage
 from failsoft.serving.replicas.golden import check_golden
 from failsoft.serving.request import Answerer, Mirrored
 from failsoft.serving.seam import Measures, Predictor, Quality
+from failsoft.serving.task import AppSpec
 from failsoft.serving.visit import Situation
 from failsoft.serving.watching.outcomes import Seen
 from failsoft.serving.web.messages import Answer, Source
@@ -102,14 +103,19 @@ class Nobody:
         """Pass over why."""
 
 
-def answerer_of(bundle: Bundle, clock: Clock) -> Answerer:
+def answerer_of(bundle: Bundle, clock: Clock, spec: AppSpec = SPEC) -> Answerer:
     """A gateway's answering half with this release in service and its model in this process.
+
+    Args:
+        bundle: the release.
+        clock: measures.
+        spec: the app that serves it; the example's.
 
     Raises:
         FailsoftError: a part is absent or does not load, or the golden inputs are answered otherwise.
     """
-    task, measures = SPEC.task(), bundle.measures()
-    model = SPEC.loader()(bundle)
+    task, measures = spec.task(), bundle.measures()
+    model = spec.loader()(bundle)
     check_golden(model, bundle, task.kind, measures)
     policy = task.inputs.policy_of(bundle)
     plan = RoutingPlan(

@@ -11,12 +11,14 @@ from failsoft.cli import commands as _commands  # noqa: F401 -- importing it han
 from failsoft.cli import doctor as _doctor  # noqa: F401 -- the same
 from failsoft.cli import events as _events  # noqa: F401 -- the same
 from failsoft.cli import gate as _gate  # noqa: F401 -- the same
+from failsoft.cli import incidents as _incidents  # noqa: F401 -- the same
 from failsoft.cli import letters as _letters  # noqa: F401 -- the same
 from failsoft.cli import metrics as _metrics  # noqa: F401 -- the same
 from failsoft.cli import plan as _plan  # noqa: F401 -- the same
 from failsoft.cli import preempt as _preempt  # noqa: F401 -- the same
 from failsoft.cli import preflight as _preflight  # noqa: F401 -- the same
 from failsoft.cli import releases as _releases  # noqa: F401 -- the same
+from failsoft.cli import replay as _replay  # noqa: F401 -- the same
 from failsoft.cli import runs as _runs  # noqa: F401 -- the same
 from failsoft.cli import serve as _serve  # noqa: F401 -- the same
 from failsoft.cli import settings as _settings  # noqa: F401 -- the same

@@ -13,6 +13,7 @@ from rich.markup import escape
 from failsoft.artifacts.home import Home, run_names
 from failsoft.cli import run_tables as tables
 from failsoft.cli.app import HomeOption, app, console
+from failsoft.cli.incidents import INCIDENT, write_incident_report
 from failsoft.errors import ArtifactMissingError, ConfigError
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Event, Side, read_ledger
@@ -96,15 +97,22 @@ def report(
     into: Annotated[Path | None, typer.Option(help="Folder for the report; the run's own when left out.")] = None,
     home: HomeOption = None,
 ) -> None:
-    """Write one page and one picture of a run that stand alone: what happened, what it cost, where the time went."""
+    """Write one page and one picture of a run or an incident that stand alone: what happened, and what it cost."""
     from failsoft.cli.run_report import write_run_report
     from failsoft.training.accounting.whereabouts import whereabouts
 
     place, now_s = Home.find(home), SystemClock().wall_s()
+    if run.startswith(INCIDENT) and not place.run(run).is_dir():
+        _say_written(write_incident_report(place, run, into))
+        return
     events = _of(run, read_ledger(place.ledger).events)
     folder = _folder(place, run)
     look = whereabouts(folder, events, now_s=now_s)
-    for path in write_run_report(look, events, into=into or folder, now_s=now_s):
+    _say_written(write_run_report(look, events, into=into or folder, now_s=now_s))
+
+
+def _say_written(paths: Iterable[Path | None]) -> None:
+    for path in paths:
         if path is not None:
             console.print(f"written: {path}", markup=False, highlight=False, soft_wrap=True)
 

@@ -1,0 +1,122 @@
+"""``failsoft incidents``: which there were; their reports are ``failsoft report INCIDENT``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from failsoft.artifacts.home import Home
+from failsoft.cli.app import HomeOption, app, console
+from failsoft.errors import ArtifactMissingError
+from failsoft.health.clock import SystemClock
+from failsoft.health.ledger import read_ledger
+
+if TYPE_CHECKING:
+    from failsoft.incidents.finding import Incident
+    from failsoft.incidents.story import Story
+
+INCIDENT = "incident-"
+"""How names of incidents begin; ``incident-last`` is the last one."""
+_WIDEST_S = 2 * 600.0
+
+
+@app.command()
+def incidents(
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False, home: HomeOption = None
+) -> None:
+    """List the incidents of serving: when a model was taken out of service, why, how long, and where it stands."""
+    from failsoft.incidents.finding import incidents_of
+    from failsoft.incidents.story import clock
+
+    place, now_s = Home.find(home), SystemClock().wall_s()
+    stories = [_story(place, one, now_s) for one in incidents_of(read_ledger(place.ledger).events)]
+    if json_:
+        console.print_json(data=[_as_json(story) for story in stories])
+        return
+    table = Table("incident", "began", "took", "release", "stage", "replaced", "why")
+    for story in stories:
+        one, during = story.incident, story.phases()["during"]
+        took = f"{story.lasted_s:.0f} s" if one.is_over else "going on"
+        cells = (
+            one.name,
+            clock(one.began_s),
+            took,
+            one.release,
+            one.stage,
+            f"{during.replaced:,} of {during.answers:,}",
+        )
+        table.add_row(*map(escape, (*cells, one.why[:100])))
+    console.print(table if stories else escape(f"no incident in {place.ledger}"))
+    if stories:
+        console.print(f"see one with: failsoft report {stories[-1].incident.name}")
+
+
+def write_incident_report(place: Home, name: str, into: Path | None) -> list[Path]:
+    """Write the page and the picture of an incident; returns their paths.
+
+    Raises:
+        ArtifactMissingError: there is no such incident.
+    """
+    from failsoft.artifacts.store import write_durably
+    from failsoft.incidents.page import page
+    from failsoft.incidents.picture import draw
+
+    story = story_of(place, name)
+    one = story.incident
+    folder = into or place.root / "reports"
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{one.name}.html", folder / f"{one.name}.png"]
+    write_durably(paths[0], page(story).encode("utf-8"))
+    write_durably(paths[1], draw(story))
+    console.print(escape(story.headline()), highlight=False, soft_wrap=True)
+    return paths
+
+
+def story_of(place: Home, name: str) -> Story:
+    """What is known of the incident of that name.
+
+    Raises:
+        ArtifactMissingError: there is no such incident.
+    """
+    from failsoft.incidents.finding import incidents_of, named
+
+    found = incidents_of(read_ledger(place.ledger).events)
+    one = named(found, name)
+    if one is None:
+        there = ", ".join(there.name for there in found[-5:]) or "none"
+        raise ArtifactMissingError(
+            f"there is no {name!r} in {place.ledger}; the last: {there}; see: failsoft incidents"
+        )
+    return _story(place, one, SystemClock().wall_s())
+
+
+def _story(place: Home, one: Incident, now_s: float) -> Story:
+    from failsoft.incidents.answers import read_spans
+    from failsoft.incidents.story import tell
+    from failsoft.serving.watching.answer_history import FILE_NAME
+
+    until_s = now_s if one.ended_s is None else one.ended_s
+    spans = read_spans(place.serving / FILE_NAME, after_s=one.began_s - _WIDEST_S, before_s=until_s + _WIDEST_S)
+    return tell(one, spans, now_s=now_s)
+
+
+def _as_json(story: Story) -> dict[str, Any]:
+    one = story.incident
+    return {
+        "name": one.name,
+        "began_s": one.began_s,
+        "ended_s": one.ended_s,
+        "release": one.release,
+        "stage": one.stage,
+        "relapses": one.relapses,
+        "gateways_tripped": list(one.gateways),
+        "why": one.why,
+        "answers": {
+            phase: {"answers": there.answers, "replaced": there.replaced, "by_source": dict(there.sources)}
+            for phase, there in story.phases().items()
+        },
+    }

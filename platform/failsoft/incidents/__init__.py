@@ -1,0 +1,1 @@
+"""Incidents of serving: found in the ledger, drawn from the answers, told on one page."""

@@ -1,0 +1,112 @@
+"""An incident in words: what happened, since when, how many noticed, what to do next. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from failsoft.incidents.answers import Span, Totals, totals
+from failsoft.incidents.finding import Incident
+
+BESIDE_S = 600.0
+"""At most so much of the time before and after is told, and as much as the incident took."""
+_SHOWN = 12
+_OLD = 12 * 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    """All that a page says."""
+
+    incident: Incident
+    spans: tuple[Span, ...]
+    now_s: float
+
+    @property
+    def until_s(self) -> float:
+        """Its end, or now."""
+        return self.now_s if self.incident.ended_s is None else self.incident.ended_s
+
+    @property
+    def lasted_s(self) -> float:
+        """Never negative, whatever the clocks did."""
+        return max(0.0, self.until_s - self.incident.began_s)
+
+    @property
+    def beside_s(self) -> float:
+        """How much of the time before and after is told."""
+        return min(BESIDE_S, max(60.0, self.lasted_s))
+
+    def phases(self) -> dict[str, Totals]:
+        """Answers before, during and after; a span belongs to where it ended."""
+        began_s, until_s = self.incident.began_s, self.until_s
+        return {
+            "before": totals(span for span in self.spans if span.at_s < began_s),
+            "during": totals(span for span in self.spans if began_s <= span.at_s <= until_s),
+            "after": totals(span for span in self.spans if span.at_s > until_s),
+        }
+
+    def headline(self) -> str:
+        """What happened, since when, how many saw it, in three sentences."""
+        one, during = self.incident, self.phases()["during"]
+        over = f"over after {_long(self.lasted_s)}" if one.is_over else f"going on for {_long(self.lasted_s)}"
+        what = f"{clock(one.began_s)}, {over}: {one.release or 'the model'} was taken out of service ({one.why})."
+        if during.answers:
+            replaced = f"{during.replaced:,} of {during.answers:,} answers ({during.replaced / during.answers:.1%})"
+            seen = f"{replaced} came from something else than the model in service."
+        else:
+            seen = "How many answers that concerned is not known: no gateway wrote any down."
+        return f"{what} {seen} {self._where()}"
+
+    def _where(self) -> str:
+        one = self.incident
+        relapses = f" after {_times(one.relapses)}" if one.relapses else ""
+        if not one.is_over:
+            return f"It is now in stage {one.stage}{relapses}."
+        return f"It ended in stage {one.stage}{relapses}."
+
+    def next_steps(self) -> list[str]:
+        """Commands for whoever reads this, each with what it is for."""
+        one = self.incident
+        steps = [] if one.is_over else ["failsoft status   # what the present stage waits for"]
+        if not one.is_over:
+            release = shlex.quote(one.release)
+            steps.append(f"failsoft release abort {release} --why '…'   # give it up: the older release serves at once")
+        if any("text" in specimen for _at, specimen in self.specimens()):
+            steps.append(f"failsoft replay {one.name}   # try its requests again on any release")
+        return [*steps, f"failsoft events --since {int(max(60.0, self.now_s - one.began_s + 60.0))}s --side serving"]
+
+    def specimens(self) -> list[tuple[float, dict[str, str]]]:
+        """Requests that went wrong in it, evenly spread, with the end of their span."""
+        found = [
+            (span.at_s, dict(specimen))
+            for span in self.spans
+            if self.incident.began_s - span.span_s <= span.at_s <= self.until_s
+            for specimen in span.specimens
+        ]
+        stride = max(1, -(-len(found) // _SHOWN))
+        return found[::stride]
+
+
+def clock(at_s: float) -> str:
+    """Of this machine's zone."""
+    return f"{datetime.fromtimestamp(at_s).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def tell(incident: Incident, spans: Sequence[Span], *, now_s: float) -> Story:
+    """The story of one incident, with the spans around it."""
+    whole = Story(incident=incident, spans=tuple(spans), now_s=now_s)
+    first_s, last_s = incident.began_s - whole.beside_s, whole.until_s + whole.beside_s
+    return Story(incident=incident, spans=tuple(span for span in spans if first_s <= span.at_s <= last_s), now_s=now_s)
+
+
+def _long(duration_s: float) -> str:
+    if duration_s < 120.0:
+        return f"{duration_s:.0f} s"
+    return f"{duration_s / 60:.0f} min" if duration_s < 7200.0 else f"{duration_s / 3600:.1f} h"
+
+
+def _times(relapses: int) -> str:
+    return "one relapse" if relapses == 1 else f"{relapses} relapses"
