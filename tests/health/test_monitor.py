@@ -5,12 +5,23 @@ from __future__ import annotations
 import math
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from failsoft.errors import ConfigError
-from failsoft.health.monitor import BAD, SILENT, HealthMonitor, HealthPolicy, Status, armed_policy, false_trip_risk
+from failsoft.health.monitor import (
+    BAD,
+    SILENT,
+    HealthMonitor,
+    HealthPolicy,
+    Status,
+    armed_policy,
+    false_trip_risk,
+    fitted_policy,
+)
+from failsoft.health.simulation import draw, false_trips
 from failsoft.health.window import Outcome
 
 GOOD, WEAK = Outcome.GOOD, Outcome.WEAK
@@ -177,6 +188,25 @@ def test_arming_refuses_a_limit_that_would_trip_on_the_healthy_model(rate: float
 def test_arming_refuses_a_rate_that_is_none(rate: float) -> None:
     with pytest.raises(ConfigError, match="healthy_bad_fraction is"):
         armed_policy(HealthPolicy(), rate)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.01, 0.05, 0.07, 0.126, 0.3, 0.6])
+def test_a_healthy_model_has_less_than_one_false_trip_a_day_and_a_broken_one_is_seen(rate: float) -> None:
+    policy, raised = fitted_policy(HealthPolicy(), rate)
+    assert (raised is None) is (rate <= 0.05)
+    day, rng = 50 * 86_400, np.random.default_rng(3)
+    assert len(false_trips(policy, draw(rate, day, rng), 1, rng)) <= 1
+    assert fed(policy, *[WEAK] * 100).verdict().status is Status.DEGRADED
+
+
+def test_a_limit_that_was_raised_is_said_and_none_is_made_up_where_none_fits() -> None:
+    policy, raised = fitted_policy(HealthPolicy(), 0.126)
+    assert policy.max_bad_fraction == 0.33
+    assert "12.60% bad answers; 33% is used" in str(raised)
+    for rate in (0.95, math.nan):
+        given, why = fitted_policy(HealthPolicy(), rate)
+        assert given == HealthPolicy()
+        assert why
 
 
 @pytest.mark.parametrize("percent", range(1, 100))

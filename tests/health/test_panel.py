@@ -217,11 +217,11 @@ def test_a_rule_for_slow_answers_that_could_never_trip_once_armed_stays_as_given
     assert "slow answers is not armed: window_size is 2" in fit.refusals[0]
 
 
-@pytest.mark.parametrize("weak", [0.3, math.nan])
-def test_a_rule_that_does_not_fit_the_release_stays_as_given_and_says_so(weak: float) -> None:
+@pytest.mark.parametrize(("weak", "limit"), [(0.3, 0.55), (math.nan, 0.2)])
+def test_a_rule_that_does_not_fit_the_release_says_so_and_spares_the_healthy_model(weak: float, limit: float) -> None:
     fit = armed(HealthPolicy(), SignalPolicy(), "r1", Healthy(weak_fraction=weak))
-    assert fit.health == HealthPolicy()
-    assert "not armed from release r1" in fit.refusals[0]
+    assert fit.health.max_bad_fraction == limit
+    assert "not armed as asked from release r1" in fit.refusals[0]
     unheard = armed(HealthPolicy(), SignalPolicy(quality=Level.WARN), "r1", Healthy(weak_fraction=weak))
     assert unheard.refusals == (), "what may not trip needs no arming"
 

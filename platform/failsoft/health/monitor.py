@@ -233,3 +233,36 @@ def armed_policy(policy: HealthPolicy, healthy_bad_fraction: float, *, max_risk:
         )
     healthy = max(policy.ruled_out_bad_fraction, healthy_bad_fraction)
     return replace(policy, ruled_out_bad_fraction=min(healthy, policy.max_bad_fraction))
+
+
+_DAILY_RISK = 2e-7
+"""P(a full window of a healthy model trips) at which a day of 50 answers a second has less than one false trip: windows
+that overlap trip in clumps of some thirty."""
+
+
+def fitted_policy(policy: HealthPolicy, healthy_bad_fraction: float) -> tuple[HealthPolicy, str | None]:
+    """The policy armed as :func:`armed_policy` does, with the limit raised where the healthy model needs that.
+
+    A limit that trips on a healthy model does so thousands of times a day; one that is higher still sees a model that
+    has gone bad. Whoever reads the status must see that it is another limit than the one asked for.
+
+    Returns:
+        The policy to use, and why it is not the one that was given; None: it is.
+    """
+    if not 0.0 <= healthy_bad_fraction <= 1.0:
+        return policy, f"healthy_bad_fraction is {healthy_bad_fraction}; measure it on validation data, 0 to 1"
+    asked = policy.max_bad_fraction
+    limits = [asked, *(percent / 100 for percent in range(1, 100) if percent / 100 > asked)]
+    for limit in limits:
+        fits = replace(policy, max_bad_fraction=limit)
+        if false_trip_risk(fits, healthy_bad_fraction) <= _DAILY_RISK:
+            armed = armed_policy(fits, healthy_bad_fraction)
+            return armed, None if limit == asked else (
+                f"max_bad_fraction {asked:.2%} over {policy.window_size} outcomes would trip on this healthy model, "
+                f"which has {healthy_bad_fraction:.2%} bad answers; {limit:.0%} is used. Calibrate the release, lower "
+                "the confidence limit or enlarge the window to have it watched more closely"
+            )
+    return policy, (
+        f"{healthy_bad_fraction:.2%} of this healthy model's answers are bad: no limit tells it from a broken one; "
+        "calibrate the release or lower the confidence limit"
+    )

@@ -11,7 +11,7 @@ from typing import Protocol
 from failsoft.errors import ConfigError
 from failsoft.health.callers import CallerPolicy
 from failsoft.health.drift import DriftPolicy
-from failsoft.health.monitor import HealthPolicy, armed_policy, false_trip_risk
+from failsoft.health.monitor import HealthPolicy, false_trip_risk, fitted_policy
 from failsoft.health.window import Outcome
 
 
@@ -203,10 +203,9 @@ def armed(
     """
     refusals: list[str] = []
     if healthy is not None and Outcome.WEAK in signals.outcomes_at(Level.TRIP):
-        try:
-            health = armed_policy(health, healthy.weak_fraction, max_risk=max_risk)
-        except ConfigError as error:
-            refusals.append(f"not armed from release {release}: {error}")
+        health, raised = fitted_policy(health, healthy.weak_fraction)
+        if raised is not None:
+            refusals.append(f"not armed as asked from release {release}: {raised}")
     signals, slow_refusal = _armed_latency(signals, max_risk)
     if slow_refusal is not None:
         refusals.append(slow_refusal)

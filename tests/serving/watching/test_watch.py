@@ -115,7 +115,7 @@ def test_a_release_whose_healthy_rate_would_trip_is_refused_in_words_and_the_wat
     watch = watch_of(trips, healthy=0.18)
     assert watch.refusal is not None
     assert "r1" in watch.refusal
-    assert "raise max_bad_fraction" in watch.refusal
+    assert "41% is used" in watch.refusal
     feed(watch, Outcome.ERROR, 30)
     assert len(trips.seen) == 1
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from failsoft.errors import ConfigError
 from failsoft.health.clock import Clock
-from failsoft.health.monitor import HealthPolicy, armed_policy
+from failsoft.health.monitor import HealthPolicy, fitted_policy
 from failsoft.health.signals import SignalPolicy, armed_for_labels
 from failsoft.serving.plan.durable import DurablePlan
 from failsoft.serving.plan.plan import RoutingPlan, Stage
@@ -152,11 +151,12 @@ class Course:
     def _health(self) -> HealthPolicy:
         """The trip, armed from the release's healthy baseline where that is known and fits."""
         rate = self.around.healthy_bad_fraction(self.plan.subject_release)
-        try:
-            return self.policy.health if rate is None else armed_policy(self.policy.health, rate)
-        except ConfigError as error:
-            self.around.record("health_not_armed", str(error), release=self.plan.subject_release)
+        if rate is None:
             return self.policy.health
+        health, raised = fitted_policy(self.policy.health, rate)
+        if raised is not None:
+            self.around.record("health_not_armed", raised, release=self.plan.subject_release)
+        return health
 
     def _signals(self) -> SignalPolicy:
         """What else is heard; late labels against the release's own accuracy where that is known."""
