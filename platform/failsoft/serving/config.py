@@ -31,7 +31,8 @@ class GatewayConfig:
     """An outcome waits at most so long before it goes to the controller, and not at all when it is bad: with the way
     there and back its window is at most 100 ms behind."""
     max_requests: int = 256
-    """Requests that one gateway answers at once; beyond it even the fallback would be slow, so it says 429."""
+    """Requests, and items of all of them, that one gateway answers at once; beyond it even the fallback would be slow,
+    so it says 429."""
     max_body_bytes: int = 1_048_576
     """A larger request body is refused with 413 before it is parsed."""
     remembered_answers: int = 50_000

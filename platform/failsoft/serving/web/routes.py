@@ -21,6 +21,7 @@ from failsoft.errors import (
     ConfigError,
     FailsoftError,
     NotAuthorizedError,
+    SaturatedError,
 )
 from failsoft.serving.web import examples
 from failsoft.serving.web.api_description import describe, refusals
@@ -30,7 +31,7 @@ from failsoft.serving.web.messages import MAX_ID_CHARS, MAX_TIMEOUT_MS, Ask
 from failsoft.serving.web.problems import problem_answer
 from failsoft.serving.web.quick_door import QuickDoor
 from failsoft.serving.web.steering_routes import ANSWERS, Steers, add_steering
-from failsoft.serving.web.turnstile import Turnstile
+from failsoft.serving.web.turnstile import RETRY_AFTER_S, Room, Turnstile
 from failsoft.serving.web.way_in import Layer, NettedApp
 from failsoft.serving.web.wire import Wire
 
@@ -108,11 +109,12 @@ def build_routes(
     max_requests: int = 256,
 ) -> FastAPI:
     """The HTTP app of one gateway replica; ``wire`` is what its callers send and get."""
+    room = Room(front.predict, max_items=max_requests)
     quick_door = partial(
         QuickDoor,
         path=_PREDICT,
         form=wire.request,
-        answer=front.predict,
+        answer=room.predict,
         refuse=_as_problem,
         long_way=frozenset(name.lower().encode() for name in (_TIMEOUT_HEADER, _CALLER_HEADER, _KEY_HEADER)),
     )
@@ -120,7 +122,7 @@ def build_routes(
     body_limit = partial(BodyLimit, max_bytes=max_body_bytes)  # outside: a body that trickles in takes nobody's place
     layers: list[Layer] = [quick_door, turnstile, body_limit]
     app = NettedApp(layers=layers, title="failsoft gateway", version="1", description=__doc__)
-    _add_answers(app, front, wire)
+    _add_answers(app, front, room, wire)
     operator = _add_operator(app, front, guard)
     if steers is not None:
         add_steering(app, steers, operator)
@@ -165,9 +167,9 @@ async def _of_one_caller(request: Request) -> None:
         raise BadRequestError(f"{_CALLER_HEADER} is there twice; let the proxy replace what callers send")
 
 
-def _add_answers(app: FastAPI, front: Front, wire: Wire) -> None:
+def _add_answers(app: FastAPI, front: Front, room: Room, wire: Wire) -> None:
     async def predict(body: Ask, ms: _WaitsMs = None, caller: _CallerId = None, key: _SessionId = None) -> Response:
-        answer = await front.predict(body.within(ms).asked_by(caller).keyed_by(key))
+        answer = await room.predict(body.within(ms).asked_by(caller).keyed_by(key))
         return Response(answer.model_dump_json(), media_type="application/json")  # FastAPI would check it all again
 
     body = Body(openapi_examples=dict(wire.request_examples))
@@ -255,13 +257,17 @@ _STATUS_OF: dict[type[FailsoftError], int] = {
     ConfigError: 400,
     ArtifactMissingError: 404,
     ArtifactError: 409,
+    SaturatedError: 429,
     FailsoftError: 503,
 }
 
 
+_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": str(RETRY_AFTER_S)}}
+
+
 async def _as_problem(request: Request, error: Exception) -> JSONResponse:
     status = next(status for kind, status in _STATUS_OF.items() if isinstance(error, kind))
-    return _answer(request, status, str(error), {"WWW-Authenticate": "Bearer"} if status == 401 else None)
+    return _answer(request, status, str(error), _HEADERS.get(status))
 
 
 async def _as_misfit(request: Request, error: Exception) -> JSONResponse:

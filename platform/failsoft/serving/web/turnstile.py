@@ -1,12 +1,19 @@
-"""How many requests may be inside at once. Beyond that even the fallback would keep callers waiting: 429."""
+"""How much may be inside at once. Beyond that even the fallback would keep callers waiting: 429.
+
+Requests are counted before they are read, and what they ask for once it is known: two hundred requests of 64 texts each
+would take the fallback seconds, though they are few.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
 
+from pydantic import BaseModel
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from failsoft.errors import ConfigError
+from failsoft.errors import ConfigError, SaturatedError
+from failsoft.serving.web.messages import Ask
 from failsoft.serving.web.problems import problem_answer
 
 RETRY_AFTER_S = 1
@@ -45,3 +52,35 @@ class Turnstile:
             await self._app(scope, receive, send)
         finally:
             self._inside -= 1
+
+
+class Room:
+    """Room for the items of all requests that are being answered.
+
+    Args:
+        answer: answers a request.
+        max_items: items inside at once. Whoever comes into an empty gateway is let in with any number.
+    """
+
+    def __init__(self, answer: Callable[[Any], Awaitable[BaseModel]], *, max_items: int) -> None:
+        self._answer = answer
+        self._max_items = max_items
+        self._inside = 0
+
+    async def predict(self, request: Ask) -> BaseModel:
+        """The answer to a request.
+
+        Raises:
+            SaturatedError: there is no room for all that it asks.
+        """
+        items = len(request.items)
+        if self._inside and self._inside + items > self._max_items:
+            raise SaturatedError(
+                f"{self._inside} items are being answered here, {items} more are not taken; try again in "
+                f"{RETRY_AFTER_S} s, or with fewer"
+            )
+        self._inside += items
+        try:
+            return await self._answer(request)
+        finally:
+            self._inside -= items
