@@ -16,6 +16,7 @@ from failsoft.health.window import Outcome
 from failsoft.serving.plan.plan import Arm, RoutingPlan, Stage
 from failsoft.serving.plan.planstore import Loaded, PlanStore, RolloutState
 from failsoft.serving.plan.trips import Trip
+from failsoft.serving.rollout.course import Course
 from failsoft.serving.rollout.evidence import OutcomeBatch
 from failsoft.serving.rollout.rollout import Rollout
 from failsoft.serving.rollout.stages import StagePolicy, StageRule
@@ -95,7 +96,7 @@ class World:
         """Begin, or begin again as after a SIGKILL: nothing survives but the folder."""
         self.clock = clock or self.clock
         self.store = MemoryStore(self.disk)
-        self.rollout = Rollout(
+        course = Course(
             clock=self.clock,
             policy=self.policy,
             store=self.store if self.folder is None else PlanStore(self.folder),
@@ -103,6 +104,7 @@ class World:
             rng=random.Random(1),
             release="r1",
         )
+        self.rollout = Rollout(course)
         self.rollout.adopt(self.policy, slots=self.slots)
         self.plans[self.plan.epoch] = self.plan
         return self.rollout

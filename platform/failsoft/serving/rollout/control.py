@@ -20,10 +20,12 @@ from failsoft.health.clock import Clock, SystemClock
 from failsoft.health.exporter import Exporter
 from failsoft.health.ledger import Side
 from failsoft.health.metric_book import MetricBook, Sink
+from failsoft.serving.giving_way import giving_way
 from failsoft.serving.plan.plan import Colour, RoutingPlan
 from failsoft.serving.plan.planstore import PlanStore
 from failsoft.serving.plan.roll_call import RollCall
 from failsoft.serving.plan.trips import Trip
+from failsoft.serving.rollout.course import Course
 from failsoft.serving.rollout.evidence import OutcomeBatch
 from failsoft.serving.rollout.gate_record import remembered
 from failsoft.serving.rollout.rollout import Rollout
@@ -84,6 +86,7 @@ class Controller:
         home, clock = Home.find(Path(config.home)), SystemClock()
         self._releases = home.releases(clock)
         self._look_at_replicas, self._end = look, end
+        self._thread = giving_way("verifying releases")
         self._around = HomeSurroundings(home, clock, self._push)
         self._news = asyncio.Event()
         self._roll_call = RollCall(clock)
@@ -91,7 +94,7 @@ class Controller:
         self._duties: dict[str, asyncio.Task[None]] = {}
         self._settings = StageSettings(home.root, config.profile)
         policy = self._settings.read_or_by_hand()  # a controller that comes back leads on, whatever was written since
-        self._rollout = Rollout(
+        course = Course(
             clock=clock,
             policy=policy,
             store=PlanStore(home.serving),
@@ -99,6 +102,7 @@ class Controller:
             rng=random.Random(),  # jitter must differ between clusters
             release=config.release,
         )
+        self._rollout = Rollout(course)
         self._rollout.adopt(policy, slots=config.slots)
         self._say_if_refused()
         self._exporter = None if sink is None else self._make_exporter(sink, clock)
@@ -168,7 +172,7 @@ class Controller:
 
     async def propose(self, release: str, by: str, again: bool = False) -> str:  # noqa: FBT001, FBT002 -- a remote call
         """Let a release begin its way, once every byte of it is verified; see :meth:`Rollout.propose`."""
-        await asyncio.to_thread(self._releases.open, release)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._releases.open, release)
         self._rollout.propose(release, by=by, again=again)
         return self._plan()
 

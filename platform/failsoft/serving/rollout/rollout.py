@@ -6,14 +6,11 @@ operators say. Only the monotonic clock is read, and only differences of it are 
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from typing import Any
 
 from failsoft.errors import ConfigError, PlanStoreError
-from failsoft.health.clock import Clock
 from failsoft.serving.plan.plan import RoutingPlan, Stage
-from failsoft.serving.plan.planstore import PlanStore
 from failsoft.serving.plan.trips import Trip
 from failsoft.serving.rollout import orders, transitions
 from failsoft.serving.rollout.course import Course
@@ -21,36 +18,21 @@ from failsoft.serving.rollout.evidence import OutcomeBatch
 from failsoft.serving.rollout.judgement import Action
 from failsoft.serving.rollout.pacer import Pacer
 from failsoft.serving.rollout.stages import NEXT, WATCHED, StagePolicy
-from failsoft.serving.rollout.surroundings import Surroundings
 
 _RETRY_S = 1.0  # judged changes wait so long after storage refused; orders and trips try at once
 
 
 class Rollout:
-    """Owns the routing plan. Raises PlanStoreError on construction when the plan can't be read or first be written.
+    """Owns the routing plan.
 
     Args:
-        clock: tells how much time passes.
-        policy: when trust is lost and what it takes to return.
-        store: where the plan is kept.
-        around: what to ask and whom to tell.
-        rng: jitter of the rest.
-        release: serves in the first plan, when none is stored yet.
+        course: where it stands.
     """
 
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        policy: StagePolicy,
-        store: PlanStore,
-        around: Surroundings,
-        rng: random.Random,
-        release: str,
-    ) -> None:
-        self._course = Course(clock=clock, policy=policy, store=store, around=around, rng=rng, release=release)
-        self._pacer = Pacer(self._course)
-        self._quiet_until_s = self._course.now_s
+    def __init__(self, course: Course) -> None:
+        self._course = course
+        self._pacer = Pacer(course)
+        self._quiet_until_s = course.now_s
         self._dropped = 0
 
     @property

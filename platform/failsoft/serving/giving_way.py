@@ -1,0 +1,24 @@
+"""A thread for work that no caller waits for, such as reading a release: all others get the processor first."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+_NICENESS = 15
+"""Of 0 to 19: beside threads that have work to do it gets some 3 % of a core, and all of it where it is idle."""
+
+
+def giving_way(name: str) -> ThreadPoolExecutor:
+    """One such thread, by name; begun when first used. Not for a process whose own answers need what it holds.
+
+    On systems that know no niceness of single threads it is a thread as any other.
+    """
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix=name, initializer=_step_back)
+
+
+def _step_back() -> None:
+    with suppress(OSError, AttributeError):  # Linux takes a thread's number here; elsewhere nothing is lost
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
