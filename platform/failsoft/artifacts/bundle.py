@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
+from failsoft.artifacts.manifest import Manifest, verify_part
 from failsoft.artifacts.store import Artifact
 from failsoft.errors import ConfigError, DamagedArtifactError, IncompatibleArtifactError
 
@@ -112,12 +113,15 @@ class Bundle:
     path: Path
     digest: str
     meta: Mapping[str, Any]
+    unread: Manifest | None = None
+    """Of files that were not verified yet: each part is when it is asked for. None: all are."""
 
     @classmethod
-    def of(cls, artifact: Artifact) -> Bundle:
-        """The bundle in a verified artifact."""
+    def of(cls, artifact: Artifact, *, unread: bool = False) -> Bundle:
+        """The bundle in a verified artifact; with ``unread`` in one whose files are verified as they are asked for."""
         manifest = artifact.manifest
-        return cls(name=artifact.name, path=artifact.path, digest=manifest.digest, meta=manifest.meta)
+        left = manifest if unread else None
+        return cls(name=artifact.name, path=artifact.path, digest=manifest.digest, meta=manifest.meta, unread=left)
 
     @property
     def previous(self) -> str | None:
@@ -138,11 +142,13 @@ class Bundle:
         """Where a file or folder of an own model lies, by the name that it was published under.
 
         Raises:
-            DamagedArtifactError: this bundle has no such file.
+            DamagedArtifactError: this bundle has no such file, or it was changed.
         """
         path = self.path / name
         if not path.exists():
             raise DamagedArtifactError(f"release {self.name} has no {name} in {self.path}; publish it again")
+        if self.unread is not None:
+            verify_part(self.path, self.unread, name)
         return path
 
     def part(self, role: Role) -> Path:

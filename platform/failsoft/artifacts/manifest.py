@@ -189,6 +189,17 @@ def verify_file(folder: Path, manifest: Manifest, name: str) -> None:
         raise DamagedArtifactError(f"{path} can't be read: {error}") from error
 
 
+def verify_part(folder: Path, manifest: Manifest, name: str) -> None:
+    """Read one file, or all in one folder, and compare them with their entries; whatever else lies beside them.
+
+    Raises:
+        DamagedArtifactError: as :func:`verify_file`.
+    """
+    inside = [known for known in manifest.files if known.startswith(f"{name}/")]
+    for known in inside or [name]:
+        verify_file(folder, manifest, known)
+
+
 def verify_names(folder: Path, manifest: Manifest) -> None:
     """Read no file, but see that none came later.
 

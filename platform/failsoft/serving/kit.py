@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from failsoft.artifacts.bundle import Baseline, Bundle, Role
+from failsoft.artifacts.manifest import Manifest, verify_names
 from failsoft.artifacts.store import Artifact, ArtifactStore
 from failsoft.errors import ArtifactMissingError, FailsoftError
 from failsoft.serving.fallback.ladder import FallbackLadder
@@ -70,13 +71,13 @@ class KitShelf:
             return in_use
 
 
-def load_kit(artifact: Artifact, task: Task) -> Kit:
-    """The kit of a verified release.
+def load_kit(artifact: Artifact, task: Task, *, unread: bool = False) -> Kit:
+    """The kit of a verified release; with ``unread`` of one whose files are verified as they are read.
 
     Raises:
         FailsoftError: a part is absent or does not load, or the task's last rung does not answer everything.
     """
-    bundle = Bundle.of(artifact)
+    bundle = Bundle.of(artifact, unread=unread)
     return Kit(
         release=bundle.name,
         ladder=task.ladder_of(bundle),
@@ -84,6 +85,11 @@ def load_kit(artifact: Artifact, task: Task) -> Kit:
         baseline=bundle.baseline() if bundle.has(Role.BASELINE) else None,
         not_armed=tuple(bundle.meta.get("not_armed", ())),
     )
+
+
+def _reads_by_role(manifest: Manifest) -> bool:
+    """Whether nobody's own code reads the release, past the names that are verified."""
+    return not manifest.meta.get("own_model")
 
 
 def open_shelf(releases: ArtifactStore, wanted: str, task: Task) -> KitShelf:
@@ -94,7 +100,10 @@ def open_shelf(releases: ArtifactStore, wanted: str, task: Task) -> KitShelf:
     """
 
     def load(release: str) -> Kit:
-        return load_kit(releases.open(release), task)
+        """Weights are for those who load them to verify: reading some hundred MB here would slow live answers."""
+        artifact = releases.open(release, unread=_reads_by_role)
+        verify_names(artifact.path, artifact.manifest)
+        return load_kit(artifact, task, unread=_reads_by_role(artifact.manifest))
 
     try:
         return KitShelf(load, load(wanted))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from failsoft.serving.giving_way import giving_way
 from failsoft.serving.plan.plan import Colour, RoutingPlan
 
 ScoresT_co = TypeVar("ScoresT_co", covariant=True)
@@ -107,6 +108,8 @@ class Holder(ABC, Generic[PredictorT]):
 class ReleaseHolder(Holder[PredictorT]):
     """Loads what is wanted in a thread, while the old one goes on answering; keeps the old one when that fails.
 
+    That thread gives way to all others: a colour that loads has no callers, and those of the other colour share cores.
+
     Args:
         load: opens and verifies a release by name and makes a predictor of it; raises if that can't be done.
         on_refusal: as for every :class:`Holder`.
@@ -114,7 +117,7 @@ class ReleaseHolder(Holder[PredictorT]):
 
     def __init__(self, load: Callable[[str], PredictorT], on_refusal: Callable[[Wanted, str], None]) -> None:
         super().__init__(on_refusal)
-        self._load = load
+        self._load, self._thread = load, giving_way("loading")
 
     def status(self) -> dict[str, Any]:
         """For operators."""
@@ -122,7 +125,8 @@ class ReleaseHolder(Holder[PredictorT]):
 
     async def _bring(self, wanted: Wanted) -> None:
         try:
-            predictor = await asyncio.to_thread(self._load, wanted.release)
+            loop = asyncio.get_running_loop()
+            predictor = await loop.run_in_executor(self._thread, self._load, wanted.release)
         except Exception as error:  # noqa: BLE001 -- a model replica's boundary: a loader may raise anything, the old release goes on
             self._refuse(wanted, error)
             return
