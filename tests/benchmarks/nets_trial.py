@@ -18,7 +18,7 @@ from failsoft.models.predictor import IntentNerPredictor, predictions_of
 from failsoft.models.scoring import Prediction, Quality, evaluate
 from failsoft.release.baseline import measure
 from failsoft.release.calibrate import fit_temperature
-from failsoft.serving.intake.sanitizer import Cleaned, Cleanliness, TextPolicy, sanitize
+from failsoft.serving.intake.sanitizer import Cleaned, TextPolicy, sanitize
 from failsoft.serving.quality.intents import IntentsAndEntities
 
 OUT_OF_SCOPE = "oos"
@@ -85,7 +85,7 @@ class Trial:
         """The sanitizer stands before the model, and spans find their way back through it."""
         cleaned = [sanitize(one.text, self.policy) for one in made]
         backs = [_through(one, net) for one, net in zip(made, cleaned, strict=True)]
-        repaired = [net.verdict is not Cleanliness.CLEAN for net in cleaned]
+        repaired = [net.is_malformed for net in cleaned]
         return self._ask([net.text for net in cleaned], backs, repaired)
 
     def _ask(self, texts: Sequence[str], backs: Sequence[Back], repaired: Sequence[bool] | None = None) -> Run:
