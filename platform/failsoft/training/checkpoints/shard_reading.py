@@ -57,6 +57,11 @@ class ShardReader:
             found[read.box.seen_from(box.offset)] = self._slice(name, read)
         return found
 
+    @property
+    def opened(self) -> set[int]:
+        """Numbers of the files that something was read of."""
+        return set(self._files)
+
     def close(self) -> None:
         """Let go of the files."""
         self._open.close()

@@ -27,8 +27,11 @@ from failsoft.training.checkpoints.tensor_file import Stamp
 
 _STAGING = ".shards-"
 _LOOK_EVERY_S = 0.02
-PATIENCE_S = 300.0
-"""For the shards of other ranks, while nothing moves in any of them."""
+PATIENCE_S = 200.0
+"""For the shards of other ranks, while nothing moves in any of them.
+
+Below the 300 s of a collective, in which the ranks that are done wait.
+"""
 _ORPHAN_PATIENCE_S = 2.0
 """The same once the training is gone: writers that still live write at full speed then."""
 
