@@ -111,3 +111,24 @@ def test_the_examples_are_requests_answers_orders_and_plans() -> None:
     for order, kind in ((examples.FORCES, Force), (examples.REASONS, Reason)):
         assert [kind.model_validate(example["value"]) for example in order.values()]
     assert RoutingPlan.of(examples.PLAN).as_json() == examples.PLAN
+
+
+def test_whatever_a_caller_may_send_beside_its_body_is_described_with_an_example() -> None:
+    lacking = [
+        f"{name} {parameter['name']}"
+        for name, operation in OPERATIONS.items()
+        for parameter in operation.get("parameters", [])
+        if not (parameter.get("description") and parameter["schema"].get("examples", parameter.get("examples")))
+    ]
+    assert lacking == []
+
+
+def test_every_field_says_what_it_is() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    lacking = [
+        f"{name}.{field}"
+        for name, schema in schemas.items()
+        for field, described in schema.get("properties", {}).items()
+        if not described.get("description")
+    ]
+    assert lacking == []

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+ABOUT = (
+    "Answers come from the release in service, from one on trial, from the release before, or from a fallback that "
+    "needs no model; each says which, and why. Errors are problems of RFC 9457. Orders need the operator's token."
+)
+
 PREDICT_REQUESTS: dict[str, Any] = {
     "one": {"summary": "One text", "value": {"text": "play some jazz in the kitchen", "key": "user-17"}},
     "several": {

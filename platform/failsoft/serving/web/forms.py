@@ -107,5 +107,6 @@ def _made(field: str, output: ByIdentity, *, entities: bool) -> type[Answer]:
 @lru_cache
 def _list_of(one: type[Answer]) -> type[BaseModel]:
     doc = "Answers in the order of the items; each has a source of its own."
-    answers: dict[str, Any] = {"answers": (list[one], ...)}  # type: ignore[valid-type]  # made at run time
+    each = Field(description="One for each item, in the same order.")
+    answers: dict[str, Any] = {"answers": (list[one], each)}  # type: ignore[valid-type]  # made at run time
     return create_model(f"{one.__name__}List", __doc__=doc, **answers)

@@ -154,7 +154,7 @@ class Entity(BaseModel):
 
     start: int = Field(ge=0, description="First character in the original text, counted in code points.")
     end: int = Field(ge=0, description="One after the last character.")
-    slot: str
+    slot: str = Field(description="Which kind of piece it is, as the release names it.")
     text: str = Field(description="The piece itself, as the caller wrote it.")
     confidence: float | None = Field(default=None, description="Null when the source has no honest one.")
 
@@ -162,7 +162,7 @@ class Entity(BaseModel):
 class Answer(BaseModel):
     """What every answer says: who gave it, why, and how sure it is. The answer itself, each app's form adds."""
 
-    request_id: str
+    request_id: str = Field(description="The request's own, or one that was made up for it.")
     confidence: float | None = Field(description="Calibrated; null when the source has no honest one, as rules have.")
     source: str = Field(
         description="primary, canary or previous: that release's model; else the fallback of that name."
@@ -172,8 +172,8 @@ class Answer(BaseModel):
         default=None, description="Confidence of the model's own answer that a net refused; null when there was none."
     )
     release: str | None = Field(default=None, description="The release that answered; null for the fallback.")
-    stage: str
-    epoch: int
+    stage: str = Field(description="Where the rollout stood: serving, degraded, shadow, canary, ramp_20 or ramp_50.")
+    epoch: int = Field(description="Number of the routing plan under which this was answered; it only grows.")
     latency_ms: float = Field(description="Time inside the gateway.")
 
 
@@ -199,9 +199,9 @@ class PredictAnswer(Answer):
         }
     )
 
-    intent: str
-    entities: list[Entity]
-    source: Source
+    intent: str = Field(description="What the caller wants, as the release names it.")
+    entities: list[Entity] = Field(description="Named pieces of the caller's text.")
+    source: Source = Field(description="Who gave this answer.")
 
 
 class PredictAnswers(BaseModel):

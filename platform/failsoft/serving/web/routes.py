@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, Any, Protocol
 
-from fastapi import Body, Depends, FastAPI, Header, Path, Query, Request, Security
+from fastapi import Body, Depends, FastAPI, Path, Query, Request, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -27,7 +27,8 @@ from failsoft.serving.web import examples
 from failsoft.serving.web.api_description import describe, refusals
 from failsoft.serving.web.as_json import read_as_json
 from failsoft.serving.web.bodies import BodyLimit
-from failsoft.serving.web.messages import MAX_ID_CHARS, MAX_TIMEOUT_MS, Ask
+from failsoft.serving.web.headers import NAMED, CallerId, SessionId, WaitsMs, of_one_caller
+from failsoft.serving.web.messages import Ask
 from failsoft.serving.web.problems import problem_answer
 from failsoft.serving.web.quick_door import QuickDoor
 from failsoft.serving.web.steering_routes import ANSWERS, Steers, add_steering
@@ -37,7 +38,6 @@ from failsoft.serving.web.wire import Wire
 
 _log = logging.getLogger(__name__)
 _PREDICT, _STATUS, _HEALTH = "/v1/predict", "/v1/status", "/healthz"
-_TIMEOUT_HEADER, _CALLER_HEADER, _KEY_HEADER = "X-Request-Timeout-Ms", "X-Caller-Id", "X-Session-Id"
 _DEGRADE, _RESTORE, _PROPOSE = "/v1/degrade", "/v1/restore", "/v1/releases/{name}/propose"
 _NAMED = 80
 """Characters of a caller's own field name that are repeated to it."""
@@ -54,7 +54,7 @@ class Order(BaseModel):
 class Reason(Order):
     """Why an operator does something, and who; kept in the ledger."""
 
-    why: str = Field(min_length=1, max_length=500)
+    why: str = Field(min_length=1, max_length=500, description="Kept in the ledger and shown with the plan.")
     by: str = Field(
         default="operator", min_length=1, max_length=100, description="Who; the token says only that she may."
     )
@@ -116,12 +116,12 @@ def build_routes(
         form=wire.request,
         answer=room.predict,
         refuse=_as_problem,
-        long_way=frozenset(name.lower().encode() for name in (_TIMEOUT_HEADER, _CALLER_HEADER, _KEY_HEADER)),
+        long_way=NAMED,
     )
     turnstile = partial(Turnstile, max_inside=max_requests, paths=[_PREDICT])
     body_limit = partial(BodyLimit, max_bytes=max_body_bytes)  # outside: a body that trickles in takes nobody's place
     layers: list[Layer] = [quick_door, turnstile, body_limit]
-    app = NettedApp(layers=layers, title="failsoft gateway", version="1", description=__doc__)
+    app = NettedApp(layers=layers, title="failsoft gateway", version="1", description=examples.ABOUT)
     _add_answers(app, front, room, wire)
     operator = _add_operator(app, front, guard)
     if steers is not None:
@@ -135,40 +135,8 @@ def build_routes(
     return app
 
 
-_WaitsMs = Annotated[
-    float | None,
-    Header(alias=_TIMEOUT_HEADER, gt=0.0, le=MAX_TIMEOUT_MS, description="As timeout_ms; the shorter holds."),
-]
-
-_CallerId = Annotated[
-    str | None,
-    Header(
-        alias=_CALLER_HEADER,
-        min_length=1,
-        max_length=MAX_ID_CHARS,
-        description="As caller, and before it: for a proxy that knows whose request it is.",
-    ),
-]
-
-_SessionId = Annotated[
-    str | None,
-    Header(
-        alias=_KEY_HEADER,
-        min_length=1,
-        max_length=MAX_ID_CHARS,
-        description="As key, and before it: the same session stays with the same model.",
-    ),
-]
-
-
-async def _of_one_caller(request: Request) -> None:
-    """A proxy may have added its own word to what a caller claims to be; which of both came first proves nothing."""
-    if len(set(request.headers.getlist(_CALLER_HEADER))) > 1:
-        raise BadRequestError(f"{_CALLER_HEADER} is there twice; let the proxy replace what callers send")
-
-
 def _add_answers(app: FastAPI, front: Front, room: Room, wire: Wire) -> None:
-    async def predict(body: Ask, ms: _WaitsMs = None, caller: _CallerId = None, key: _SessionId = None) -> Response:
+    async def predict(body: Ask, ms: WaitsMs = None, caller: CallerId = None, key: SessionId = None) -> Response:
         answer = await room.predict(body.within(ms).asked_by(caller).keyed_by(key))
         return Response(answer.model_dump_json(), media_type="application/json")  # FastAPI would check it all again
 
@@ -185,7 +153,7 @@ def _add_answers(app: FastAPI, front: Front, room: Room, wire: Wire) -> None:
         _PREDICT,
         predict,
         methods=["POST"],
-        dependencies=[Depends(_of_one_caller)],
+        dependencies=[Depends(of_one_caller)],
         summary="Answer an item, or several",
         response_model=wire.answer | wire.answers,
         response_description="An answer for each item, and who gave it",
@@ -215,6 +183,9 @@ _Token = Annotated[
 ]
 
 
+_Again = Annotated[bool, Query(description="Also one that was rejected or rolled back.", examples=[True])]
+
+
 def _add_operator(app: FastAPI, front: Front, guard: Guard) -> Callable[..., None]:
     """Also gives back the dependency that lets only an operator through."""
 
@@ -228,8 +199,8 @@ def _add_operator(app: FastAPI, front: Front, guard: Guard) -> Callable[..., Non
         return await front.restore(why=order.why, by=order.by)
 
     async def propose(
-        name: Annotated[str, Path(examples=[examples.RELEASE_NAME])],
-        again: Annotated[bool, Query(description="Also one that was rejected or rolled back.")] = False,  # noqa: FBT002 -- the name is in the URL
+        name: Annotated[str, Path(description="Of a published release.", examples=[examples.RELEASE_NAME])],
+        again: _Again = False,  # noqa: FBT002 -- the name is in the URL
     ) -> dict[str, Any]:
         return await front.propose(name, again=again)
 

@@ -20,7 +20,7 @@ class TrialOrder(BaseModel):
     """Why an operator does something to a release, and who; kept in the ledger."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    why: str = Field(min_length=1, max_length=500)
+    why: str = Field(min_length=1, max_length=500, description="Kept in the ledger and shown with the plan.")
     by: str = Field(
         default="operator", min_length=1, max_length=100, description="Who; the token says only that she may."
     )
@@ -58,7 +58,7 @@ class Steers(Protocol):
         ...
 
 
-_Name = Annotated[str, Path(examples=[examples.RELEASE_NAME], max_length=200)]
+_Name = Annotated[str, Path(description="The plan's subject.", examples=[examples.RELEASE_NAME], max_length=200)]
 _ORDERS: dict[str, Any] = {"frozen": {"value": {"why": "no changes before the holidays", "by": "anna"}}}
 _STEPS: dict[str, Any] = {"passed": {"value": {"why": "looked at the answers", "by": "anna", "from_stage": "shadow"}}}
 _SUMMARIES = {
