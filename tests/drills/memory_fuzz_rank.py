@@ -27,7 +27,7 @@ from failsoft.training.ranks import ranks_here
 from tests.training.memory.memory_ranks import SAMPLES, Trial, batches, fault, loss_of, network
 
 WORLD, POSITIONS = 3, 30
-PATIENCE = timedelta(seconds=60)
+PATIENCE = timedelta(seconds=120)
 """A collective that a rank left alone ends then, in an error."""
 Hook = Callable[[DistributedDataParallel], object]
 HOOKS: dict[str, Hook] = {

@@ -218,7 +218,7 @@ def test_real_workers_learn_together(tmp_path: Path) -> None:
         batches = [loader.fetch(position) for position in range(12)]
     assert {bad.kind for batch in batches for bad in batch.bad} == {BadKind.OUT_OF_REACH}
     asked = (tmp_path / "diary").read_text("ascii").split()
-    assert 3 <= len(asked) <= 3 + 2  # those that were being asked when the third one failed
+    assert 3 <= len(asked) <= 6  # with what was on its way when the third one failed, and a strike that was lost
     told = [note for batch in batches for note in batch.notes]
     assert [(note.name, note.resting) for note in told] == [("remote", True)] * 3
     assert all(note.cause.endswith("last: connection refused") for note in told)

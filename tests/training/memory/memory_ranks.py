@@ -1,6 +1,6 @@
 """One of two gloo ranks that step through planned shortage of memory: ``python -m … RANK FOLDER``; a JSON line each.
 
-A collective that one rank leaves alone ends after ten seconds, with an error, instead of a hang.
+A collective that one rank leaves alone ends after a minute and a half, with an error, instead of a hang.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from failsoft.training.memory.net import MemoryNet
 from failsoft.training.memory.rungs import MemoryPolicy
 from failsoft.training.ranks import ranks_here
 
-PATIENCE = timedelta(seconds=10)
+PATIENCE = timedelta(seconds=90)
+"""A busy machine may keep a rank waiting for ten seconds that the other has not left alone."""
+Loss = Callable[[Indices], Tensor]
 SAMPLES = 14
 """Seven a rank: 4 + 3, then 2 + 2 + 2 + 1."""
 BATCHES = 5
@@ -48,6 +50,8 @@ class Trial:
     buffers: bool = False
     hook: bool = False
     scaled: bool = False
+    between: tuple[tuple[int, int, int], ...] | None = None
+    """The loss calls the model twice; between the two memory runs out: position, rank, and above how many samples."""
 
 
 def fault(position: int, rank: int, when: FaultMoment, *, above: int = 4) -> Fault:
@@ -71,6 +75,11 @@ TRIALS: dict[str, Trial] = {
     "unused parameters": Trial(faults=EACH, unused=True),
     "gradients as views": Trial(faults=EACH, views=True),
     "grad scaler": Trial(faults=(fault(0, 1, FORWARD), fault(3, 0, BACKWARD, above=2)), scaled=True),
+    "called twice": Trial(faults=(fault(3, 0, BACKWARD, above=2),), between=((1, 1, 4),)),
+    "called twice, buffers": Trial(faults=(fault(3, 0, BACKWARD, above=2),), buffers=True, between=((1, 1, 4),)),
+    "called twice, buffers, in a micro-batch": Trial(
+        faults=(fault(4, 1, FORWARD, above=1),), buffers=True, between=((1, 1, 4), (2, 0, 2), (3, 1, 1))
+    ),
     "communication hook": Trial(faults=EACH, hook=True),
 }
 
@@ -108,13 +117,35 @@ def loss_of(model: nn.Module, faults: Sequence[Fault], samples: Indices) -> Tens
     return strike(lambda: nn.functional.mse_loss(model(inputs[rows]), targets[rows]), len(samples), faults, model)
 
 
+def loss_of_two(model: nn.Module, faults: Sequence[Fault], short_above: int, samples: Indices) -> Tensor:
+    """Calls the model on two views of the samples."""
+    inputs, targets = data()
+    rows = torch.from_numpy(samples)
+
+    def both() -> Tensor:
+        one = nn.functional.mse_loss(model(inputs[rows]), targets[rows])
+        if len(samples) > short_above:
+            raise torch.OutOfMemoryError("planned fault: CUDA out of memory between two calls")
+        return one + nn.functional.mse_loss(model(-inputs[rows]), targets[rows])
+
+    return strike(both, len(samples), faults, model)
+
+
+def loss_in(trial: Trial, model: nn.Module, faults: Sequence[Fault], place: tuple[int, int]) -> Loss:
+    """The trial's loss at a position, on a rank."""
+    if trial.between is None:
+        return partial(loss_of, model, faults)
+    short = {(position, rank): above for position, rank, above in trial.between}
+    return partial(loss_of_two, model, faults, short.get(place, SAMPLES))
+
+
 def oracle(trial: Trial) -> list[Tensor]:
     """The gradients of whole batches, one process, no net, no ranks."""
     model = network(trial)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for batch in batches():
         optimizer.zero_grad()
-        loss_of(model, (), batch).backward()
+        loss_in(trial, model, (), (-1, -1))(batch).backward()
         optimizer.step()
     return [torch.as_tensor(parameter.grad).clone() for parameter in model.parameters()]
 
@@ -140,7 +171,9 @@ def tried(trial: Trial) -> dict[str, Any]:
     applied, rungs = [], []
     for position, whole in enumerate(batches()):
         mine = [f for f in trial.faults if (f.position, f.rank) == (position, ranks.rank)]
-        outcome = net.step(Batch(position=position, whole=whole, loss=partial(loss_of, wrapped, mine)))
+        outcome = net.step(
+            Batch(position=position, whole=whole, loss=loss_in(trial, wrapped, mine, (position, ranks.rank)))
+        )
         applied.append(outcome.applied)
         rungs.append(net.ladder.notch.in_words())
     pairs = list(zip(model.parameters(), oracle(trial), strict=True))

@@ -6,6 +6,9 @@ numbers its collectives) and takes part in the rest with zeros, as DDP's own ``j
 The others end their passes, and all meet in the verdict. On the top rung this costs two readings of a counter a step,
 and DDP goes on to reduce while the backward pass runs.
 
+DDP hands out buffers before each forward pass. A loss may call the model several times (two views of a sample, say):
+how often an update does so is known from the one before, and in the very first update taken to be once.
+
 It holds for collectives that DDP itself makes: buffers, buckets (with any hook of one collective each), unused
 parameters. A forward pass with collectives of its own (SyncBatchNorm, FSDP, tensor parallel) can't be shadowed, nor
 PowerSGD, nor a static graph; there the error goes up, the others end by the time-out of the process group, and the
@@ -36,6 +39,10 @@ class Shadow:
         self._ddp: Any = model  # what follows is what DDP's own `join` and unpickling call, none of it typed
         self._count = _counter(model)
         self._at_start = self._at_backward = 0
+        self._handed_out = 0
+        self._usual: dict[bool, int] = {}
+        self._from_the_first = True
+        model.register_forward_pre_hook(self._notice)
 
     @staticmethod
     def possible(model: nn.Module) -> str | None:
@@ -53,6 +60,11 @@ class Shadow:
     def begins(self) -> None:
         """Before the first forward pass of an update."""
         self._at_start = self._at_backward = self._count()
+        self._handed_out, self._from_the_first = 0, bool(self._ddp.require_forward_param_sync)
+
+    def _notice(self, *_called: object) -> None:
+        """Buffers are handed out now, unless nothing was learnt since: within `no_sync`, after a look without it."""
+        self._handed_out += self._ddp._check_sync_bufs_pre_fwd()
 
     def marked(self, compute: Compute) -> Compute:
         """The last micro-batch's forward pass; what follows it are the reductions of the backward pass."""
@@ -60,6 +72,7 @@ class Shadow:
         def marked() -> Tensor:
             loss = compute()
             self._at_backward = self._count()
+            self._usual[self._from_the_first] = self._handed_out
             self._forward_ended = True
             return loss
 
@@ -69,9 +82,11 @@ class Shadow:
     def make_up(self) -> None:
         """Take part in what this rank has not yet, with zeros. After everything else of the passes is let go of."""
         ddp, now = self._ddp, self._count()
-        if not self._forward_ended and now == self._at_start:  # maybe before the wrapper's own forward pass began
-            ddp.reducer._rebuild_buckets()
-            if ddp._check_sync_bufs_pre_fwd():
+        if not self._forward_ended:
+            if now == self._at_start:  # maybe before the wrapper's own forward pass began
+                ddp.reducer._rebuild_buckets()
+            at_least = self._handed_out or int(ddp._check_sync_bufs_pre_fwd())
+            for _ in range(self._usual.get(self._from_the_first, at_least) - self._handed_out):
                 ddp._sync_buffers()
         begun = now - self._at_backward if self._forward_ended else 0
         buckets = ddp.reducer._get_zeros_like_grad_buckets()
