@@ -80,7 +80,7 @@ async def following(source: FakeSource, *, poll_every_s: float = 0.02) -> AsyncI
 
 
 async def until(follower: PlanFollower, epoch: int) -> None:
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(60.0):
         while follower.plan.epoch < epoch:
             await follower.changed(timeout_s=1.0, known_epoch=follower.plan.epoch)
 

@@ -65,8 +65,8 @@ def plan_of(text: str) -> RoutingPlan:
 
 
 async def test_a_long_poll_answers_at_once_when_the_epoch_is_another(tmp_path: Path) -> None:
-    async with running(tmp_path) as controller, asyncio.timeout(2.0):
-        assert plan_of(await controller.wait_plan(-1, 60.0)).epoch == 1
+    async with running(tmp_path) as controller, asyncio.timeout(60.0):
+        assert plan_of(await controller.wait_plan(-1, 600.0)).epoch == 1
 
 
 async def test_a_long_poll_waits_for_a_change_and_all_waiters_hear_it(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_a_long_poll_waits_for_a_change_and_all_waiters_hear_it(tmp_path: 
         await asyncio.sleep(0.05)
         assert not any(waiter.done() for waiter in waiters)
         await controller.trip(ill("g1"))
-        async with asyncio.timeout(2.0):
+        async with asyncio.timeout(60.0):
             plans = [plan_of(await waiter) for waiter in waiters]
         assert {(plan.epoch, plan.stage) for plan in plans} == {(2, Stage.DEGRADED)}
 
@@ -108,8 +108,8 @@ async def test_many_quiet_gateways_notice_together_what_none_notices_alone(tmp_p
 async def test_rest_and_order_run_by_themselves(tmp_path: Path) -> None:
     async with running(tmp_path) as controller:
         await controller.force(0.2, "drill", "me")
-        async with asyncio.timeout(5.0):
-            assert plan_of(await controller.wait_plan(2, 5.0)).stage is Stage.SHADOW
+        async with asyncio.timeout(60.0):
+            assert plan_of(await controller.wait_plan(2, 60.0)).stage is Stage.SHADOW
 
 
 async def test_only_a_whole_release_is_proposed(tmp_path: Path) -> None:
@@ -135,14 +135,25 @@ async def test_the_release_arms_the_health_rule_with_its_own_baseline(tmp_path: 
         assert health["status"] == "healthy", health
 
 
-@pytest.mark.parametrize(("look", "known"), [(ready, 1.0), (away, None)])
-async def test_ready_replicas_are_counted_and_unknown_when_serve_is_away(
-    tmp_path: Path, look: object, known: float | None
-) -> None:
+async def until_ready(controller: Controller, known: float | None) -> None:
+    for _ in range(600):
+        if (await controller.status())["ready_fraction"] == known:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"the share of ready replicas did not become {known}")
+
+
+async def test_ready_replicas_are_counted_and_unknown_once_serve_is_away(tmp_path: Path) -> None:
+    looks = [ready]
+
+    def look() -> Mapping[Colour, float]:
+        return looks[-1]()
+
     async with running(tmp_path, look) as controller:
         await controller.wait_plan(-1, 0.0)
-        await asyncio.sleep(0.1)
-        assert (await controller.status())["ready_fraction"] == known
+        await until_ready(controller, 1.0)
+        looks.append(away)
+        await until_ready(controller, None)
 
 
 async def test_every_move_is_in_the_ledger_of_serving(tmp_path: Path) -> None:

@@ -47,9 +47,9 @@ async def test_a_killed_controller_comes_back_with_plan_and_epoch_and_followers_
     after = status["plan"]
     assert status["pid"] != pid
     assert (after["epoch"], after["stage"], after["forced"]) == (before.epoch, Stage.DEGRADED, True)
-    assert 590.0 < after["forced_remaining_s"] <= 600.0
+    assert 500.0 < after["forced_remaining_s"] <= 600.0
     restored = await client.restore("done", "me")
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(60.0):
         while follower.plan.epoch < restored.epoch:
             await follower.changed(timeout_s=1.0, known_epoch=follower.plan.epoch)
     await follower.stop()

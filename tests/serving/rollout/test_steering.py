@@ -71,7 +71,7 @@ class Operator:
 
     async def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as http, asyncio.timeout(5.0):
+        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as http, asyncio.timeout(60.0):
             return await http.request(method, path, **request)
 
 
