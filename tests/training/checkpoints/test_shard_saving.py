@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
+from failsoft.artifacts.manifest import Manifest
 from failsoft.artifacts.store import ArtifactStore
-from failsoft.errors import ConfigError
+from failsoft.errors import ArtifactError, ConfigError, DamagedArtifactError
 from failsoft.health.clock import ManualClock, SystemClock
 from failsoft.health.ledger import Ledger, Side, read_ledger
 from failsoft.training.boxes import Box
+from failsoft.training.checkpoints import shard_verifying
 from failsoft.training.checkpoints.inspection import newest_healthy
+from failsoft.training.checkpoints.restoring import Finder
 from failsoft.training.checkpoints.shard_saving import ShardSaving
 from failsoft.training.checkpoints.writer import CheckpointWriter
 from failsoft.training.checkpoints.writer_link import Link
@@ -63,7 +68,7 @@ class Pair:
         def one(rank: int) -> None:
             try:
                 results[rank] = work(rank, self.savings[rank])
-            except ConfigError as error:
+            except (ConfigError, ArtifactError) as error:
                 results[rank] = error
 
         threads = [threading.Thread(target=one, args=(rank,)) for rank in range(2)]
@@ -135,6 +140,61 @@ def test_a_failure_that_only_one_rank_knows_is_told_to_the_writer_that_waits(tmp
     assert "no room" in (staging / "rank-00001.json").read_text("utf-8")
     [event] = [one for one in read_ledger(tmp_path / "ledger.jsonl").events if one.kind == "shard_failed"]
     assert (event.data["rank"], event.data["name"]) == (1, "position-000000000001")
+
+
+def found_by(pair: Pair) -> list[object]:
+    """What each rank of a new attempt would go on from."""
+
+    def find(_rank: int, one: ShardSaving) -> object:
+        finder = Finder(store=one.writer.store, ranks=one.ranks, ledger=pair.ledger, clock=SystemClock())
+        artifact = finder.newest(None)
+        return None if artifact is None else artifact.name
+
+    return pair.both(find)
+
+
+@pytest.mark.parametrize("file", ["shard-00000-of-00002.safetensors", "shard-00001-of-00002.safetensors", "state.json"])
+def test_damage_that_any_rank_finds_in_its_share_of_the_files_is_put_aside_for_all(tmp_path: Path, file: str) -> None:
+    pair = Pair(shared(tmp_path))
+    for position in (1, 2):
+        pair.submit(position)
+    assert found_by(pair) == ["position-000000000002"] * 2
+    path = tmp_path / "checkpoints" / "position-000000000002" / file
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    assert found_by(pair) == ["position-000000000001"] * 2
+    [event] = [one for one in read_ledger(tmp_path / "ledger.jsonl").events if one.kind == "checkpoint_quarantined"]
+    assert file in event.why
+    assert [one.name[:21] for one in (tmp_path / "checkpoints" / "quarantine").iterdir()] == ["position-000000000002"]
+
+
+def test_a_shard_that_is_gone_or_a_file_that_came_later_is_damage_too(tmp_path: Path) -> None:
+    pair = Pair(shared(tmp_path))
+    for position in (1, 2, 3):
+        pair.submit(position)
+    (tmp_path / "checkpoints" / "position-000000000003" / "shard-00001-of-00002.safetensors").unlink()
+    (tmp_path / "checkpoints" / "position-000000000002" / "shard-00002-of-00002.safetensors").touch()
+    assert found_by(pair) == ["position-000000000001"] * 2
+
+
+def test_a_file_that_can_t_be_read_just_now_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair(shared(tmp_path))
+    pair.submit(1)
+
+    def stale(folder: Path, _manifest: Manifest, name: str) -> None:
+        if name.startswith("shard-00001"):
+            raise DamagedArtifactError(f"{folder / name} can't be read") from OSError(errno.ESTALE, "stale handle")
+
+    monkeypatch.setattr(shard_verifying, "verify_file", stale)
+    told = pair.both(lambda _rank, one: damage_of(one))
+    assert all("rank 1: " in str(error) and "mend its mount" in str(error) for error in told)
+    monkeypatch.undo()
+    assert found_by(pair) == ["position-000000000001"] * 2
+
+
+def damage_of(saving: ShardSaving) -> str:
+    artifact = newest_healthy(saving.writer.store)
+    assert artifact is not None
+    return shard_verifying.damage_in_shards(artifact, saving.ranks)
 
 
 def test_ranks_that_do_not_share_a_storage_are_told_so_before_the_first_step(tmp_path: Path) -> None:
