@@ -113,10 +113,12 @@ class Quarantine:
     def answered(self) -> None:
         """It gave what it was asked for."""
         self._good += 1
+        if self.is_well and not self._struck:
+            return
         if self._struck and self._word is not None:
             self._struck = False
             self._word.forgive()
-        if not self.is_well and self._life.state is Gate.PROBING:
+        if self._life.state is Gate.PROBING:
             if self._word is not None:
                 self._word.well()
             self._close("it answers again")

@@ -146,7 +146,8 @@ class TieredSource:
         return notes
 
     def _ask(self, tier: Source, index: int, refusals: list[str]) -> bytes | None:
-        told = self._concerned(tier, tier.shard_of(index))
+        shard = tier.shard_of(index)
+        told = self._breakers.get((tier.name, shard)) or self._concerned(tier, shard)
         for breaker in told:
             if not (breaker.is_well or breaker.admits()):
                 refusals.append(f"{tier.name} rests: {breaker.cause}")
