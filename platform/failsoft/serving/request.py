@@ -149,9 +149,9 @@ class Answerer:
         else:
             reading = await self._asker.ask_stand_in(plan, colour, visit.cleaned.text, time)
         reading, answer = self._in_form(visit, reading)
-        seen = self._seen(plan, visit.arm, reading, since_s=asked_s, caller=visit.caller)
-        repaired = visit.cleaned.is_malformed
-        self._note(plan, reading, replace(seen, repaired=repaired, given=_given(reading, visit.request_id, visit.row)))
+        told = {"repaired": visit.cleaned.is_malformed, "given": _given(reading, visit.request_id, visit.row)}
+        seen = self._seen(plan, visit.arm, reading, since_s=asked_s, caller=visit.caller, **told)
+        self._note(plan, reading, seen)
         now = self._situation()
         left = now.plan is not plan and not now.plan.lets_answer(colour)
         if answer is not None and not left:
@@ -175,8 +175,8 @@ class Answerer:
             return None
         reading = await self._asker.ask_stand_in(plan, colour, visit.cleaned.text, time)
         reading, answer = self._in_form(visit, reading, instead_of=refused)
-        seen = self._seen(plan, Arm.STAND_IN, reading, since_s=asked_s, caller=visit.caller)
-        self._note(plan, reading, replace(seen, rescue=True))
+        seen = self._seen(plan, Arm.STAND_IN, reading, since_s=asked_s, caller=visit.caller, rescue=True)
+        self._note(plan, reading, seen)
         return None if isinstance(reading, Reading) and is_stale(plan, colour, reading) else answer
 
     def _in_form(
@@ -205,12 +205,11 @@ class Answerer:
         rung = visit.now.ladder.answer(visit.cleaned.text, why)
         return from_rung(self._form, visit, rung, why=why, now_s=self._clock.monotonic_s(), refused=refused)
 
-    def _seen(
-        self, plan: RoutingPlan, arm: Arm, reading: Reading | NoReading, *, since_s: float, caller: int | None
-    ) -> Seen:
+    def _seen(self, plan: RoutingPlan, arm: Arm, reading: Reading | NoReading, *, since_s: float, **more: Any) -> Seen:
+        """How a call ended; ``more`` is what only the asker knows of it."""
         latency_ms = (self._clock.monotonic_s() - since_s) * 1000
         if isinstance(reading, NoReading):
-            return Seen(epoch=plan.epoch, arm=arm, outcome=reading.outcome, latency_ms=latency_ms, caller=caller)
+            return Seen(epoch=plan.epoch, arm=arm, outcome=reading.outcome, latency_ms=latency_ms, **more)
         return Seen(
             epoch=plan.epoch,
             arm=arm,
@@ -224,7 +223,7 @@ class Answerer:
             confidence=reading.confidence,
             entropy=reading.entropy,
             margin=reading.margin,
-            caller=caller,
+            **more,
         )
 
     def _note(self, plan: RoutingPlan, reading: Reading | NoReading, seen: Seen) -> None:
