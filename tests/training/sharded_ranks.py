@@ -47,6 +47,18 @@ def resumed(folder: Path) -> Seen:
     return {"differs": differing(everything(loop.state) | buffers(loop.state), expected)}
 
 
+def to_disk(folder: Path) -> Seen:
+    """Inside a run, back to a checkpoint before the newest."""
+    loop = sharded_loop(folder / "whole")
+    loop.checkpoints.restore(loop.state, seed=3)
+    newest = everything(loop.state)
+    mark = loop.checkpoints.restore(loop.state, seed=3, before_step=20, keep_counts=True)
+    older = read_tensors(loop.checkpoints.store.open("position-000000000016"))
+    now = everything(loop.state)
+    moved = bool(differing(newest, now))
+    return {"step": mark and mark.step, "moved": moved, "differs": differing(now, {name: older[name] for name in now})}
+
+
 def rolled_back(folder: Path, place: SnapshotPlace) -> Seen:
     """A burst of bad batches leads back to a snapshot of shards."""
     plan = replace(PLAN, snapshots=replace(PLAN.snapshots, where=place))
@@ -151,6 +163,7 @@ def main(rank: int, folder: Path) -> None:
     scenes: list[tuple[int, str, Callable[[], Seen]]] = [
         (2, "undisturbed", lambda: undisturbed(folder)),
         (2, "resumed", lambda: resumed(folder)),
+        (2, "to disk", lambda: to_disk(folder)),
         (2, "rolled back", lambda: rolled_back(folder, SnapshotPlace.EACH_RANK)),
         (2, "rolled back, shared", lambda: rolled_back(folder, SnapshotPlace.SHARDED)),
         (2, "other model", lambda: other_model(folder)),

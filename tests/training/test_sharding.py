@@ -12,14 +12,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.placement_types import Placement
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from failsoft.errors import ConfigError
 from failsoft.training.boxes import Piece, refuse_gaps
 from failsoft.training.sharding import Shard as Held
 from failsoft.training.sharding import has_shards, here, like, settled, shard_of
+from failsoft.training.state import FlatState, TrainingState, flatten, unflatten
 
 
 @contextmanager
@@ -85,6 +88,32 @@ def test_what_is_held_here_shares_its_memory_and_a_moment_lies_as_its_parameter(
         assert here(parameter).sum() == 7.0 * 2 * 2
         moment = like(parameter, torch.ones(2, 2))
         assert (tuple(moment.shape), shard_of("m", moment)) == ((5, 2), shard_of("w", parameter))
+
+
+def test_an_average_of_weights_that_lies_in_shards_goes_into_a_flat_state_and_back() -> None:
+    with pretended(1, 2):
+        model = nn.Sequential(nn.Linear(4, 7), nn.Linear(7, 1))
+        average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))  # torch can't copy it once it is cut
+        for each in (model, average.module):
+            fully_shard(each)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        state = TrainingState(model=model, optimizer=optimizer, ema=average)
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+        average.update_parameters(model)
+        flat = flatten(state)
+        kept = FlatState(tensors={name: one.clone() for name, one in flat.tensors.items()}, scalars=dict(flat.scalars))
+        assert {"ema/module.0.weight", "model/0.weight", "optimizer/0/exp_avg"} <= kept.shards.keys()
+        assert "optimizer/0/step" not in kept.shards
+        with torch.no_grad():
+            for parameter in (*model.parameters(), *average.parameters()):
+                parameter.zero_()
+        optimizer.state.clear()
+        unflatten(kept, state, with_breaker=True)
+        again = flatten(state)
+        assert [name for name, one in kept.tensors.items() if not torch.equal(one, again.tensors[name])] == []
+        assert again.shards == kept.shards
 
 
 def test_a_part_of_a_sum_is_refused() -> None:

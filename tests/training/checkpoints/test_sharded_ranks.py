@@ -87,6 +87,11 @@ def test_each_rank_writes_its_own_file_and_one_manifest_binds_them(told: Told) -
     assert not list(told.shelf().root.glob(".shards-*"))
 
 
+def test_inside_a_run_an_older_checkpoint_of_shards_is_gone_back_to(told: Told) -> None:
+    for seen in told.seen["to disk"]:
+        assert (seen["step"], seen["moved"], seen["differs"]) == (16, True, [])
+
+
 @pytest.mark.parametrize("scene", ["rolled back", "rolled back, shared"])
 def test_a_snapshot_of_shards_is_gone_back_to_bit_for_bit(told: Told, scene: str) -> None:
     for seen in told.seen[scene]:
