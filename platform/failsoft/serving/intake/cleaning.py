@@ -31,9 +31,7 @@ _KINDED = frozenset(KIND)
 _MERGING = characters.finder(_KINDED | CONTINUING | characters.changed_by_normalising())
 _MAY_LEAD = mojibake.LEADS | MARKS
 """Only with one of these in the text can mojibake come to light: a letter and its mark may make a lead."""
-_QUOTES = dict.fromkeys("\u201c\u201d\u201e\u201f\xab\xbb\u2039\u203a", " ") | dict.fromkeys(
-    "\u2018\u2019\u201b", "'"
-)
+_QUOTES = dict.fromkeys("\u201c\u201d\u201e\u201f\xab\xbb\u2039\u203a", " ") | dict.fromkeys("\u2018\u2019\u201b", "'")
 _EMOJI = re.compile(characters.EMOJI)
 _PASSES = 4
 """A repair may uncover something that it hid; each pass leaves less of that."""
