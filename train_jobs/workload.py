@@ -6,7 +6,7 @@ It is published there as checkpoints are: whole, with digests, verified by each 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,11 @@ from failsoft.models.network import NetworkConfig, network_config
 from failsoft.models.recipe import Recipe, recipe_for, recipe_named
 from failsoft.models.tokens import TextCodec
 from failsoft.training.loading.feed import Feed
+from failsoft.training.memory.micro_batches import Distortion
 from train_jobs.config import JobConfig
 from train_jobs.prepared import CORPUS, prepared_corpus
 
+_SHRINK_LEVELS = 2
 _TRAIN, _VALIDATION, _UNREADABLE = "train.json", "validation.json", "unreadable.json"
 
 
@@ -91,6 +93,9 @@ class IntentNerTask:
     def __init__(self, model: nn.Module, workload: Workload, device: torch.device, feed: Feed | None = None) -> None:
         self._model = model
         self._workload = workload
+        self._train = workload.train
+        self._longest = int(workload.train.lengths.max(initial=1))
+        self.shrink_levels = min(_SHRINK_LEVELS, self._longest.bit_length() - 1)
         self._device = device
         if feed is not None:
             self.load_samples = feed.load_samples
@@ -116,9 +121,18 @@ class IntentNerTask:
         piece, whole = self._usable(piece), self._usable(whole)
         if not len(piece):
             return self._motions()
-        lengths = self._workload.train.lengths
+        lengths = self._train.lengths
         words = float(lengths[piece].sum() / lengths[whole].sum())
         return self._mean(piece, Share(texts=len(piece) / len(whole), words=words))
+
+    def shrink(self, level: int) -> Distortion:
+        """Read texts only up to half the longest one's words, or a quarter of them, when memory runs out."""
+        train, most = self._workload.train, max(1, self._longest >> level)
+        self._train = replace(train, lengths=np.minimum(train.lengths, most)) if level else train
+        fraction = float((train.lengths > most).mean())
+        return Distortion(
+            said=f"texts are cut to {most} words, which shortens {fraction:.1%} of them", fraction=fraction
+        )
 
     def sources(self, indices: NDArray[np.int64]) -> list[str]:
         """The file that each sample came from."""
@@ -127,7 +141,7 @@ class IntentNerTask:
     def payload(self, indices: NDArray[np.int64]) -> dict[str, Tensor]:
         """The batch as the model gets it; empty where none of it can be trained on."""
         kept = self._usable(indices)
-        return to_tensors(self._workload.train.take(kept)) if len(kept) else {}
+        return to_tensors(self._train.take(kept)) if len(kept) else {}
 
     def _usable(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         return indices[self._workload.usable[indices]]
@@ -137,7 +151,7 @@ class IntentNerTask:
         return self._mean(np.flatnonzero(self._workload.usable)[:1]) * 0.0
 
     def _mean(self, indices: NDArray[np.int64], share: Share = WHOLE) -> Tensor:
-        batch = to_tensors(self._workload.train.take(indices), self._device)
+        batch = to_tensors(self._train.take(indices), self._device)
         return loss_of(self._model, batch, self._workload.recipe, share)
 
 

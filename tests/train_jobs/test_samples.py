@@ -18,6 +18,7 @@ from failsoft.training.loading.bad import BadKind
 from failsoft.training.loading.sample_letters import SampleLetter, read_sample_letters
 from failsoft.training.loading.weighing import Loads
 from failsoft.training.loop import TrainLoop
+from failsoft.training.memory.micro_batches import Shrinks
 from failsoft.training.ranks import SoloRank
 from train_jobs.build import build_loop
 from train_jobs.config import JobConfig, Preset
@@ -131,6 +132,25 @@ def test_a_piece_that_is_all_bad_adds_nothing_and_counts_nothing(workload: Workl
     assert task.partial_loss(bad, whole).item() == 0.0
     torch.testing.assert_close(task.partial_loss(whole, whole), task.loss(whole))
     assert (task.weight(bad), task.weight(whole)) == (0.0, 6.0)
+
+
+def test_under_want_of_memory_long_texts_are_cut_and_it_is_said_how_many(workload: Workload) -> None:
+    task = IntentNerTask(build(workload.network).eval(), workload, CPU)
+    assert isinstance(task, Shrinks)
+    lengths = workload.train.lengths
+    all_of_it = np.flatnonzero(workload.usable)
+    whole, levels = task.loss(all_of_it), range(task.shrink_levels + 1)
+    assert task.shrink_levels == 2
+    for level in levels[1:]:
+        most = int(lengths.max()) >> level
+        share = float((lengths > most).mean())
+        distortion = task.shrink(level)
+        assert distortion.said == f"texts are cut to {most} words, which shortens {share:.1%} of them"
+        assert distortion.fraction == share
+        assert task.payload(all_of_it)["word_ids"].shape[1] == min(most, int(lengths[all_of_it].max()))
+        torch.testing.assert_close(task.partial_loss(all_of_it, all_of_it), task.loss(all_of_it))
+    task.shrink(0)
+    assert torch.equal(task.loss(all_of_it), whole)
 
 
 def test_a_payload_and_sources_can_be_had_of_a_batch_with_bad_samples(workload: Workload) -> None:
