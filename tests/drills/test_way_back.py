@@ -11,12 +11,13 @@ import pytest
 from failsoft.demo.picture import Mark
 from failsoft.demo.report import Table
 from failsoft.health.faults import FaultKind
-from failsoft.health.ledger import read_ledger
+from failsoft.health.ledger import Event, read_ledger
 from failsoft.ingress import LOOPBACK, Ingress
 from tests.benchmarks.gateway_contenders import Standing, releases, standing
 from tests.benchmarks.incident_app import share_file
 from tests.drills.way_back import (
     TWO_GATEWAYS,
+    Fall,
     Recorded,
     Share,
     fall,
@@ -99,40 +100,37 @@ def test_two_faults_on_the_way_to_100_percent_cost_no_answer_and_every_share_is_
         fall(seen, broken_s=span[0], mended_s=span[1], stage=at)
         for span, at in ((first, "serving"), (second, "ramp_20"))
     ]
-    found, rests = shares(seen, PLANNED, but=[first, second]), rests_s(events)
-    tables = [
-        Table(
-            title="Falls",
-            columns=("in stage", "calls", "noticed", "left by all", "let through"),
-            rows=tuple(one.row() for one in falls),
-        ),
-        Table(
-            title="Shares",
-            columns=("stage", "plan", "answers", "by source", "asked", "3 SE"),
-            rows=tuple(one.row() for one in found),
-        ),
-        timeline(app.home, from_s=began_s),
-    ]
-    lead = (
-        f"{RATE_HZ:.0f} requests a second, 2 gateways; {len(seen)} answers, {len(traffic.lost())} lost; rests {rests} s"
-    )
-    picture = write_page("way_back", seen, marks, tables, lead=lead)
+    found = shares(seen, PLANNED, but=[first, second])
     with capsys.disabled():
-        print("", lead, *("\n".join(" | ".join(row) for row in one.rows) for one in tables), picture, sep="\n")
+        report(traffic, marks, falls=falls, found=found, way=timeline(app.home, from_s=began_s))
     assert traffic.lost() == []
-    assert stages_in(events) == WAY
     assert stages_seen(seen) == WAY
-    assert [event.data["epoch"] for event in events] == list(range(1, len(events) + 1))
-    assert all(before.at_s <= after.at_s for before, after in pairwise(events))
-    assert all(event.why for event in events)
-    assert rests[1] > 1.5 * rests[0]
+    check_timeline(events)
     for one in falls:
         assert one.calls < 60
         assert one.switch_s < 1.0
-    check(found)
+    for part in found:
+        assert part.answers > 200
+        assert abs(part.off) <= 3 * part.standard_error, part
 
 
-def check(found: list[Share]) -> None:
-    for one in found:
-        assert one.answers > 200
-        assert abs(one.off) <= 3 * one.standard_error, one
+def report(traffic: Recorded, marks: list[Mark], *, falls: list[Fall], found: list[Share], way: Table) -> None:
+    """Print it, and write the page and the picture."""
+    columns = ("in stage", "calls", "noticed", "left by all", "let through")
+    fell = Table(title="Falls", columns=columns, rows=tuple(one.row() for one in falls))
+    parts = ("stage", "plan", "answers", "by source", "asked", "3 SE")
+    shared = Table(title="Shares", columns=parts, rows=tuple(one.row() for one in found))
+    lead = f"{RATE_HZ:.0f} requests a second, 2 gateways; {len(traffic.seen)} answers, {len(traffic.lost())} lost"
+    picture = write_page("way_back", traffic.seen, marks, [fell, shared, way], lead=lead)
+    tables = ("\n".join(" | ".join(row) for row in (one.columns, *one.rows)) for one in (fell, shared, way))
+    print("", lead, *tables, picture, sep="\n")
+
+
+def check_timeline(events: list[Event]) -> None:
+    """Whole, in order, each with its reason; and the second rest is longer."""
+    assert stages_in(events) == WAY
+    assert [event.data["epoch"] for event in events] == list(range(1, len(events) + 1))
+    assert all(before.at_s <= after.at_s for before, after in pairwise(events))
+    assert all(event.why for event in events)
+    rests = rests_s(events)
+    assert rests[1] > 1.5 * rests[0]
