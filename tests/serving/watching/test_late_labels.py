@@ -128,6 +128,18 @@ def test_labels_count_for_the_same_weights_in_a_later_stage_and_for_no_others() 
     assert gateway.watch.status()["feedback"] == "no late label yet"
 
 
+def test_labels_that_have_tripped_a_model_do_not_trip_it_once_more_while_it_rests() -> None:
+    gateway = Gateway()
+    for number in range(60):
+        gateway.gave(f"q{number}")
+        if number < 30:
+            gateway.tell(f"q{number}", "stop")
+    gateway.follow(plan(Stage.DEGRADED, epoch=2, share=0.0))
+    for number in range(30, 40):
+        gateway.tell(f"q{number}", "stop")
+    assert len(gateway.trips) == 1
+
+
 def test_a_copy_that_no_caller_saw_is_judged_by_the_label_of_its_request() -> None:
     gateway = Gateway()
     gateway.follow(plan(Stage.SHADOW, epoch=2, share=0.0, stand_in=Colour.GREEN))

@@ -64,9 +64,9 @@ class Watch:
         """
         weights = plan.stage, plan.subject, plan.load_generation.get(plan.subject)
         if plan.epoch != self._epoch and weights != self._weights:
-            self._since, self._tripped = plan.epoch, False
             same = _same_load(weights, self._weights)
-            self._panel.clear(but_labels=same)
+            self._panel.clear(but_labels=same and not self._tripped)
+            self._since, self._tripped = plan.epoch, False
             if self._likeness is not None and not same:
                 self._likeness.clear()
         self._epoch, self._weights = plan.epoch, weights
