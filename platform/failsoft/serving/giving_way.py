@@ -7,8 +7,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-_NICENESS = 15
-"""Of 0 to 19: beside threads that have work to do it gets some 3 % of a core, and all of it where it is idle."""
+_NICENESS = 5
+"""Of 0 to 19: it gets a third of what a thread gets that has work to do, and all of a core that is idle. Not more:
+Python's lock is its process's own, and whoever holds it without a core keeps that process's health checks waiting."""
 
 
 def giving_way(name: str) -> ThreadPoolExecutor:
