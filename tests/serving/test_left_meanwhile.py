@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from failsoft.health.clock import SystemClock
 from failsoft.health.window import Outcome
 from failsoft.serving.arms.readings import NoReading, Reading
 from failsoft.serving.plan.plan import Arm, Colour, RoutingPlan, Stage
@@ -37,7 +36,7 @@ async def asked_before(then: RoutingPlan, answer: Reading) -> tuple[Counter, Pre
     counter = Counter()
     counter.blue = Meanwhile(counter, then, answer)
     counter.green.answer = good("r0")
-    counter.answerer = counter.with_clock(SystemClock())
+    counter.answerer = counter.with_clock(counter.clock)
     return counter, await counter.ask()
 
 

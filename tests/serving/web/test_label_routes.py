@@ -82,7 +82,7 @@ class Replica(FakeFront):
             models={Colour.BLUE: ScriptedArm()},
             journal=self.desk,
             clock=SystemClock(),
-            config=GatewayConfig(),
+            config=GatewayConfig(deadline_ms=60_000.0),  # a busy machine is not what these tests are about
             task=INTENTS,
         )
 
