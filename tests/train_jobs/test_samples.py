@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import numpy as np
 import pytest
 import torch
 
+from failsoft.artifacts.home import Home
+from failsoft.health.faults import Fault, FaultKind, FaultPlan
+from failsoft.health.ledger import read_ledger
 from failsoft.models.network import build
 from failsoft.training.checkpoints.checkpoint import deliver_here
 from failsoft.training.letters.letterbook import LETTERS_FOLDER
@@ -151,6 +155,22 @@ def test_under_want_of_memory_long_texts_are_cut_and_it_is_said_how_many(workloa
         torch.testing.assert_close(task.partial_loss(all_of_it, all_of_it), task.loss(all_of_it))
     task.shrink(0)
     assert torch.equal(task.loss(all_of_it), whole)
+
+
+def test_a_run_that_never_has_room_comes_to_its_shortest_texts_and_its_ledger_says_what_was_cut(
+    tmp_path: Path,
+) -> None:
+    fault = Fault(kind=FaultKind.OUT_OF_MEMORY, position=4, above_samples=0)
+    config = replace(prepared(tmp_path, []), faults=FaultPlan(faults=(fault,)))
+    loop = build_loop(config, SoloRank(), deliver_here)
+    loop.run()
+    events = read_ledger(Home.find(config.home).ledger).events
+    moves = [event for event in events if event.data.get("degradation") == "memory_rung"]
+    capped = [move.data for move in moves if move.data["level"].startswith("capped input")]
+    assert [data["level"] for data in capped] == ["capped input, level 1", "capped input, level 2"]
+    assert "texts are cut to 2 words, which shortens 100.0% of them" in capped[0]["distortions"]
+    assert "texts are cut to 1 words, which shortens 100.0% of them" in capped[1]["distortions"]
+    assert (loop.state.position, loop.state.step) == (12, 11)  # the one batch is given up, with a letter
 
 
 def test_a_payload_and_sources_can_be_had_of_a_batch_with_bad_samples(workload: Workload) -> None:
