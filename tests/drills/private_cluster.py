@@ -16,9 +16,10 @@ QUICK_HEARTBEATS = {
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "1000",
     "RAY_health_check_failure_threshold": "3",
-    "RAY_health_check_timeout_ms": "2000",
+    "RAY_health_check_timeout_ms": "10000",
 }
-"""Read by the head; Ray's defaults find a dead node after 15 s."""
+"""Read by the head; Ray's defaults find a dead node after 15 s. One that is dead refuses at once; one that answers
+late, on a machine that is busy, is not dead."""
 _STORE = {"object_store_memory": 96 * 1024 * 1024}
 _LOOK_S = 0.05
 
@@ -65,8 +66,15 @@ class PrivateCluster:
 
     def controllers(self) -> list[int]:
         """Processes of Ray Train's controllers; Ray pins them to the node of the driver, which is the head."""
+        return self._on_head("TrainController")
+
+    def cleaners(self) -> list[int]:
+        """Processes that Ray Train keeps to remove what a dead controller leaves; on the head as well."""
+        return self._on_head("PlacementGroupCleaner")
+
+    def _on_head(self, title: str) -> list[int]:
         daemon = self._cluster.head_node.all_processes["raylet"][0].process.pid
-        return [pid for pid in _children(daemon) if "TrainController" in _title(pid)]
+        return [pid for pid in _children(daemon) if title in _title(pid)]
 
     def shut_down(self) -> None:
         self._cluster.shutdown()

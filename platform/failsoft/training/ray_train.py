@@ -72,6 +72,7 @@ def run_attempt(build: Build, config: Any, settings: RaySettings) -> str | None:
         with lost_to_ray("the attempt"), warm_environment([build.__module__], settings) as environment:
             if rays_list.exists():  # storage that became read-only refuses to remove even what is not there
                 rays_list.unlink(missing_ok=True)
+            sweep_leftovers()  # also of drivers before this one, which had no time to
             return _fitted(_trainer(build, config, settings, environment), settings)
     except DriverLostError as error:
         settings.open_ledger().record(CONTROLLER_LOST, first_lines(error))
