@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from failsoft.artifacts.home import Home
 from failsoft.errors import ConfigError
 from failsoft.health.ledger import read_ledger
 from failsoft.serving.plan.plan import Colour, Stage
+from failsoft.serving.rollout import stage_settings
 from failsoft.serving.rollout.control import Controller, ControllerConfig
 from failsoft.serving.rollout.stage_settings import FILE_NAME, StageSettings, policy_at, stages_in_words
 from failsoft.serving.rollout.stages import StageRule, stage_policy
@@ -69,6 +71,13 @@ def test_what_a_file_names_changes_and_all_else_stays_and_each_profile_has_its_o
     assert production.rules[Stage.SHADOW].min_time_s == 1800.0
     assert replace(production, rules=stage_policy("production").rules) == stage_policy("production")
     assert policy_at(home, "by-hand") == stage_policy("by-hand")
+
+
+def test_the_example_that_people_copy_is_taken(tmp_path: Path) -> None:
+    example = dedent(str(stage_settings.__doc__).split(".. code-block:: toml")[1])
+    policy = policy_at(said(tmp_path, example), "production")
+    assert (policy.margin, policy.by_hand, policy.rest.first_s) == (0.04, True, 120.0)
+    assert policy.rules[Stage.SHADOW] == StageRule(share=0.0, min_time_s=1800.0, min_samples=900)
 
 
 @pytest.mark.parametrize(
