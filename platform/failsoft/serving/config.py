@@ -31,8 +31,8 @@ class GatewayConfig:
     """An outcome waits at most so long before it goes to the controller, and not at all when it is bad: with the way
     there and back its window is at most 100 ms behind."""
     max_requests: int = 256
-    """Requests, and items of all of them, that one gateway answers at once; beyond it even the fallback would be slow,
-    so it says 429."""
+    """Requests that one gateway answers at once, and four times as many items of all of them; beyond it even the
+    fallback would be slow, so it says 429."""
     max_body_bytes: int = 1_048_576
     """A larger request body is refused with 413 before it is parsed."""
     remembered_answers: int = 50_000
@@ -93,6 +93,8 @@ class AppConfig:
     slots: int = 2
     """Model deployments: two colours, or 1 for a model too large to be loaded twice (see ``one_slot.py``)."""
     gateway: GatewayConfig = field(default_factory=GatewayConfig)
+    mounts: tuple[str, ...] = ()
+    """More routes of each gateway, as ``package.module:function``; see :mod:`failsoft.serving.web.mounting`."""
     allow_planned_faults: bool = False
     """Let a file in the home's ``faults`` folder break this app on purpose; drills only."""
 

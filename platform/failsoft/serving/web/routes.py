@@ -32,7 +32,7 @@ from failsoft.serving.web.messages import Ask
 from failsoft.serving.web.problems import problem_answer
 from failsoft.serving.web.quick_door import QuickDoor
 from failsoft.serving.web.steering_routes import ANSWERS, Steers, add_steering
-from failsoft.serving.web.turnstile import RETRY_AFTER_S, Room, Turnstile
+from failsoft.serving.web.turnstile import ITEMS_EACH, RETRY_AFTER_S, Room, Turnstile
 from failsoft.serving.web.way_in import Layer, NettedApp
 from failsoft.serving.web.wire import Wire
 
@@ -109,7 +109,7 @@ def build_routes(
     max_requests: int = 256,
 ) -> FastAPI:
     """The HTTP app of one gateway replica; ``wire`` is what its callers send and get."""
-    room = Room(front.predict, max_items=max_requests)
+    room = Room(front.predict, max_items=ITEMS_EACH * max_requests)
     quick_door = partial(
         QuickDoor,
         path=_PREDICT,
