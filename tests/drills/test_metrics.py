@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -90,18 +91,18 @@ def absent(text: str, metrics: tuple[Metric, ...]) -> set[str]:
 
 def test_the_port_of_metrics_is_bound_to_loopback_where_the_node_is(head: Head) -> None:
     port = int(head.metrics_address.rpartition(":")[2])
-    wait_until(lambda: _listeners(port) != set(), what="the port of metrics", timeout_s=60)
-    assert _listeners(port) == {"0100007F"}, "127.0.0.1, as the kernel writes it"
+    wait_until(lambda: _listeners(port) != {}, what="the port of metrics", timeout_s=60)
+    assert _listeners(port).keys() == {"0100007F"}, "127.0.0.1, as the kernel writes it"
 
 
-def _listeners(port: int) -> set[str]:
-    """Addresses, as the kernel writes them, on which somebody listens at this port; IPv6 included."""
-    found = set()
+def _listeners(port: int) -> dict[str, str]:
+    """Addresses, as the kernel writes them, on which somebody listens at this port, IPv6 included; and the sockets."""
+    found = {}
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text("ascii").splitlines()[1:]:
-            address, state = line.split()[1], line.split()[3]
-            if state == "0A" and int(address.rpartition(":")[2], 16) == port:
-                found.add(address.rpartition(":")[0])
+            fields = line.split()
+            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+                found[fields[1].rpartition(":")[0]] = f"socket:[{fields[9]}]"
     return found
 
 
@@ -168,7 +169,8 @@ def test_an_app_is_seen_and_one_whose_model_answers_nobody_is_told(
 
 def _cost(head: Head) -> float:
     """CPU seconds of one scrape in the process that is scraped: what many cost above the same time without any."""
-    (agent,) = [pid for pid in _processes() if _is_agent(pid, head)]
+    (socket,) = _listeners(int(head.metrics_address.rpartition(":")[2])).values()
+    (agent,) = [pid for pid in _processes() if socket in _files_of(pid)]
     clock = SystemClock()
     began_s, before = clock.monotonic_s(), cpu_s([agent])
     for _ in range(SCRAPES):
@@ -185,10 +187,10 @@ def _processes() -> list[int]:
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
 
 
-def _is_agent(pid: int, head: Head) -> bool:
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
-    except OSError:
-        return False
-    port = head.metrics_address.rpartition(":")[2]
-    return any(word.endswith("dashboard/agent.py") for word in words) and f"--metrics-export-port={port}" in words
+def _files_of(pid: int) -> set[str]:
+    found = set()
+    with suppress(OSError):  # gone meanwhile
+        for handle in list(Path(f"/proc/{pid}/fd").iterdir()):
+            with suppress(OSError):
+                found.add(os.readlink(handle))
+    return found
