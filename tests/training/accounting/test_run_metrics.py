@@ -13,6 +13,7 @@ import pytest
 
 from failsoft.health import training_metrics as table
 from failsoft.health.clock import ManualClock
+from failsoft.health.faults import Fault, FaultKind, FaultPlan
 from failsoft.health.ledger import Ledger, Side
 from failsoft.health.metric import Metric
 from failsoft.health.metric_book import MetricBook
@@ -24,6 +25,7 @@ from failsoft.training.memory.rungs import ORDER
 from failsoft.training.progress import Phase, PositionMark, Progress, ProgressFile
 from failsoft.training.verdict import Refusal
 from tests.health.recorded_sink import RecordedSink
+from tests.training.toys import toy_loop
 
 
 @dataclass
@@ -224,3 +226,20 @@ def test_a_torn_line_is_passed_over(scene: Scene) -> None:
     scene.ledger.record("rolled_back", "")
     scene.look()
     assert scene.counter(table.ROLLBACKS) == 2.0
+
+
+def test_a_real_loop_leaves_what_is_told_of_it(tmp_path: Path) -> None:
+    folder = tmp_path / "toy"
+    toy_loop(folder, faults=FaultPlan(faults=(Fault(kind=FaultKind.NAN_BATCH, position=5),))).run()
+    book, sink = MetricBook(), RecordedSink()
+    with closing(RunMetrics(folder, folder / "ledger.jsonl", book, ManualClock())) as run:
+        run.look()
+    for _ in book.drain(sink):
+        pass
+    told = {name: value for (name, labels), value in sink.gauges.items() if labels == ("toy",)}
+    assert (told[table.POSITION.name], told[table.STEPS.name], told[table.WORKERS.name]) == (24.0, 23.0, 1.0)
+    assert told[table.SNAPSHOT_TIME.name] >= 0.0
+    assert told[table.SNAPSHOT_BYTES.name] > 0.0
+    assert sink.counters[table.REFUSED.name, ("toy", "loss")] == 1.0
+    assert sink.counters[table.CHECKPOINT_EVENTS.name, ("toy", "published")] >= 2.0
+    assert len(sink.observed[table.CHECKPOINT_WRITE.name, ("toy",)]) >= 2
