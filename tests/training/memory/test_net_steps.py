@@ -239,6 +239,32 @@ def test_trouble_beside_the_passes_leaves_word_too_where_those_of_the_passes_are
     assert "beside the passes, where the other ranks can't be told" in word
 
 
+def test_a_rank_whose_part_the_others_do_not_wait_for_leaves_word_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its very first update nobody knows how often a loss calls the model: it is taken to be once."""
+
+    def nobody_there(_shadow: Shadow) -> None:
+        raise RuntimeError("Timed out waiting 8000ms for send operation to complete")
+
+    monkeypatch.setattr(Shadow, "make_up", nobody_there)
+    task = Plain()
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    try:
+        wrapped = DistributedDataParallel(task.model)
+        guard = StepGuard(model=wrapped, optimizer=torch.optim.SGD(task.model.parameters(), lr=0.1), ranks=OneOfTwo())
+        net = MemoryNet(guard=guard, policy=MemoryPolicy(), task=task, global_batch=8, run_folder=tmp_path)
+
+        def loss(_indices: Indices) -> Tensor:
+            raise torch.OutOfMemoryError("tried to allocate 1 GiB")
+
+        with pytest.raises(RuntimeError, match="Timed out"):
+            net.step(Batch(position=1, whole=WHOLE, loss=loss))
+    finally:
+        dist.destroy_process_group()
+    assert take_note(tmp_path).startswith("rank 1 ran out of memory at test_net_steps.py:")
+
+
 def test_a_hook_of_several_stages_is_not_shadowed(tmp_path: Path) -> None:
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
     try:

@@ -92,7 +92,11 @@ class SharedAttempt:
             let_go(error)
         guard.optimizer.zero_grad(set_to_none=True)
         free_caches()
-        shadow.make_up()
+        try:
+            shadow.make_up()
+        except RuntimeError:  # the others do otherwise than this rank can know
+            self._on_alone(self._own)
+            raise
         # on the model's device: the verdict travels by the backend of the loss's device, the same one on all ranks
         nothing = torch.tensor(math.nan, device=guard.backward.device)
         if guard.scaler is not None:
