@@ -25,6 +25,7 @@ from failsoft.serving.rollout.one_slot import SLOT
 from failsoft.serving.rollout.stage_settings import policy_at
 from failsoft.serving.settings import ServeSettings, settings_of
 from failsoft.serving.task import AppSpec
+from failsoft.serving.web.mounting import CONSOLE
 
 _LIGHT = {"num_cpus": 0.1}
 """Replicas share cores: a laptop with two of them holds the whole app. Raise it in a cluster's Serve config."""
@@ -56,6 +57,7 @@ def build_app(config: AppSpec, settings: ServeSettings | Mapping[str, Any] | Non
         profile=asked.profile,
         slots=asked.slots,
         gateway=asked.gateway(),
+        mounts=(CONSOLE,) if asked.console else (),
         allow_planned_faults=asked.allow_planned_faults,
     )
     return _assembled(app, config, asked)

@@ -55,6 +55,7 @@ from failsoft.serving.watching.watch import Watch
 from failsoft.serving.web.auth import bearer_guard, label_guard
 from failsoft.serving.web.label_routes import add_labels
 from failsoft.serving.web.messages import Ask
+from failsoft.serving.web.mounting import Mounted, mount_all
 from failsoft.serving.web.routes import build_routes
 from failsoft.serving.web.wire import wire_of
 
@@ -171,6 +172,8 @@ class Gateway:
             steers=Steering(self._controller, self._follower.offer),
         )
         add_labels(app, self._exchange.take, label_guard(self._home.label_token(), operator))
+        mounted = Mounted(home=self._home, status=self.status, rollout=self._controller.status, operator=guard)
+        mount_all(app, self._config.mounts, mounted)
         return app
 
     async def check_health(self) -> None:

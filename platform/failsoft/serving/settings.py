@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from failsoft.errors import ConfigError
 from failsoft.serving.config import GatewayConfig
+from failsoft.serving.watching.specimens import SpecimenPolicy
 
 _DEADLINE_MS = {"production": 250.0, "by-hand": 250.0, "drill": 600.0}
 
@@ -37,12 +38,19 @@ class ServeSettings(BaseModel):
     """Calls of one gateway waiting for one model; beyond it they are shed."""
     max_model_ongoing: int = Field(default=8, ge=1)
     """Calls that one model replica takes at once."""
+    keep_texts: bool = False
+    """Keep the texts of a few requests that went wrong, for ``failsoft replay``; off, only their shapes are kept."""
+    console: bool = True
+    """Show the operator's page at ``/console``."""
     allow_planned_faults: bool = False
     """Drills only: callers may break what serves."""
 
     def gateway(self) -> GatewayConfig:
         """The gateways' own settings."""
-        return GatewayConfig(deadline_ms=self.deadline_ms or _DEADLINE_MS[self.profile])
+        return GatewayConfig(
+            deadline_ms=self.deadline_ms or _DEADLINE_MS[self.profile],
+            specimens=SpecimenPolicy(keep_texts=self.keep_texts),
+        )
 
 
 def settings_of(args: Mapping[str, Any]) -> ServeSettings:

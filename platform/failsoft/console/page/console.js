@@ -1,0 +1,214 @@
+// The operator's page. No library, no build, no other host. It shows what the gateway's feed says and how old that is.
+"use strict";
+
+const STAGES = ["degraded", "shadow", "canary", "ramp_20", "ramp_50", "serving"];
+const COLOURS = { primary: "#2f7d4f", canary: "#6fa82e", previous: "#4a78b5", gbdt: "#c98a1f", rules: "#c96a2b" };
+const OTHER = "#7a5ea8", STALE_MS = 5000, RETRY_MS = [500, 1000, 2000, 5000];
+const byId = (id) => document.getElementById(id);
+let feed = null, heardAt = 0, failures = 0;
+
+// What the page was told -----------------------------------------------------------------------------------------------
+
+function listen() {
+  const source = new EventSource("v1/console/live");
+  source.onmessage = (message) => { feed = JSON.parse(message.data); heardAt = Date.now(); failures = 0; show(); };
+  source.onerror = () => {
+    source.close();
+    setTimeout(listen, RETRY_MS[Math.min(failures, RETRY_MS.length - 1)]);
+    failures += 1;
+  };
+}
+
+function showAge() {
+  const age = Date.now() - heardAt, old = age > STALE_MS, words = byId("fresh");
+  words.textContent = heardAt === 0 ? "connecting" : old ? `nothing heard for ${Math.round(age / 1000)} s: what you see is old` : "live";
+  words.classList.toggle("old", old);
+  document.body.classList.toggle("stale", old);
+}
+
+function show() {
+  showAge();
+  const now = feed.now, glance = byId("glance");
+  glance.textContent = now.glance;
+  glance.className = `glance ${now.mood}`;
+  byId("since").textContent = feed.since;
+  byId("why").textContent = now.why;
+  byId("stages").replaceChildren(...STAGES.map((stage) => stageItem(stage, now.stage)));
+  chart(feed.history);
+  fill("arms", ["what", "subject", "stand-in"], feed.arms);
+  fill("incidents", ["incident", "began", "took", "stage", "replaced", "why"], feed.incidents.map((one) =>
+    [one.name, when(one.began_s), one.took, one.stage, one.replaced, one.why]), "none yet");
+  fill("runs", ["run", "state", "batches", "loss", "refused", "restarts", "last word"], feed.runs, "none in this home");
+}
+
+function stageItem(stage, current) {
+  const item = document.createElement("li");
+  item.textContent = stage;
+  if (stage === current) item.setAttribute("aria-current", "step");
+  return item;
+}
+
+const when = (seconds) => new Date(seconds * 1000).toLocaleString();
+
+function fill(id, columns, rows, nothing = "nothing") {
+  const head = document.createElement("tr");
+  head.append(...columns.map((column) => cell("th", column)));
+  const body = rows.length ? rows.map((row) => line(row)) : [line([nothing])];
+  if (!rows.length) body[0].firstChild.colSpan = columns.length;
+  byId(id).replaceChildren(head, ...body);
+}
+
+function line(row) {
+  const made = document.createElement("tr");
+  made.append(...row.map((value) => cell("td", value)));
+  return made;
+}
+
+function cell(kind, value) {
+  const made = document.createElement(kind);
+  made.textContent = value;
+  if (kind === "th") made.scope = "col";
+  return made;
+}
+
+// The chart: stacked answers a second ----------------------------------------------------------------------------------
+
+const SVG = "http://www.w3.org/2000/svg", LEFT = 44, RIGHT = 890, TOP = 8, BOTTOM = 196;
+
+function draw(kind, attributes, text = "") {
+  const made = document.createElementNS(SVG, kind);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.textContent = text;
+  return made;
+}
+
+function chart(history) {
+  const sources = [...new Set([...Object.keys(COLOURS), ...history.flatMap((one) => Object.keys(one.rates))])]
+    .filter((source) => history.some((one) => one.rates[source]));
+  const highest = Math.max(1, ...history.map((one) => Object.values(one.rates).reduce((a, b) => a + b, 0)));
+  const wide = (RIGHT - LEFT) / Math.max(1, history.length), parts = [];
+  history.forEach((one, place) => {
+    let below = 0;
+    for (const source of sources) {
+      const high = ((one.rates[source] || 0) / highest) * (BOTTOM - TOP);
+      if (high > 0) parts.push(draw("rect", { x: LEFT + place * wide, y: BOTTOM - below - high, width: wide + 0.3, height: high, fill: COLOURS[source] || OTHER }));
+      below += high;
+    }
+  });
+  parts.push(draw("text", { x: LEFT - 6, y: TOP + 10, "text-anchor": "end" }, highest.toPrecision(2)));
+  parts.push(draw("text", { x: LEFT - 6, y: BOTTOM, "text-anchor": "end" }, "0"));
+  parts.push(draw("text", { x: LEFT, y: 214 }, `${Math.round(feed.history_s / 60)} minutes ago`));
+  parts.push(draw("text", { x: RIGHT, y: 214, "text-anchor": "end" }, "now"));
+  byId("chart").replaceChildren(...parts);
+  byId("legend").replaceChildren(...sources.map((source) => key(source)));
+  if (!sources.length) byId("legend").textContent = "no answers yet";
+}
+
+function key(source) {
+  const made = document.createElement("span"), colour = document.createElement("i");
+  colour.style.background = COLOURS[source] || OTHER;
+  made.append(colour, source);
+  return made;
+}
+
+// What an operator may do ----------------------------------------------------------------------------------------------
+
+const token = () => sessionStorage.getItem("token") || "";
+const release = () => feed.now.release || "";
+const WHY = { name: "why", label: "why (kept in the ledger)", value: "", required: true };
+const ORDERS = {
+  degrade: { title: "Hold the model back for everyone?", text: "The stand-in answers until you let the model return, or until the time is over.",
+    fields: [WHY, { name: "minutes", label: "for how many minutes (empty: until you let it return)", value: "" }],
+    send: (given) => ["v1/degrade", { why: given.why, for_s: given.minutes ? Number(given.minutes) * 60 : null }] },
+  restore: { title: "Let the model return?", text: "It returns through shadow, canary and ramp, and falls again if it is ill.",
+    fields: [WHY], send: (given) => ["v1/restore", { why: given.why }] },
+  promote: { title: "Promote a release?", text: "It begins in shadow; the present one goes on serving beside it.",
+    fields: [{ name: "release", label: "release", value: "", required: true }],
+    send: (given) => [`v1/releases/${encodeURIComponent(given.release)}/propose`, null] },
+  hold: { title: "Hold it in this stage?", text: "It stays there until you let it go on; it still falls when it is ill.",
+    fields: [WHY], send: (given) => [`v1/releases/${encodeURIComponent(release())}/hold`, { why: given.why }] },
+  resume: { title: "Let it go on by itself?", text: "It leaves its stage when the evidence allows.",
+    fields: [WHY], send: (given) => [`v1/releases/${encodeURIComponent(release())}/resume`, { why: given.why }] },
+  abort: { title: "Give the release up?", text: "The older release, still warm, serves at once.",
+    fields: [WHY], send: (given) => [`v1/releases/${encodeURIComponent(release())}/abort`, { why: given.why }] },
+};
+
+async function ask(title, text, fields, carryOut) {
+  byId("ask-title").textContent = title;
+  byId("ask-text").textContent = text;
+  byId("ask-error").textContent = "";
+  byId("ask-fields").replaceChildren(...fields.map((field) => fieldOf(field)));
+  const dialog = byId("ask"), yes = byId("ask-yes");
+  yes.onclick = async (event) => {
+    event.preventDefault();
+    const form = dialog.querySelector("form");
+    if (!form.reportValidity()) return;
+    yes.disabled = true;
+    const trouble = await carryOut(Object.fromEntries(fields.map((field) => [field.name, byId(`ask-${field.name}`).value.trim()])));
+    yes.disabled = false;
+    byId("ask-error").textContent = trouble;
+    if (!trouble) dialog.close();
+  };
+  dialog.showModal();
+}
+
+function fieldOf(field) {
+  const label = document.createElement("label"), input = document.createElement("input");
+  Object.assign(input, { id: `ask-${field.name}`, value: field.value, required: Boolean(field.required), type: field.type || "text", autocomplete: "off" });
+  label.append(field.label, input);
+  return label;
+}
+
+async function order(name) {
+  if (!token()) { askToken(() => order(name)); return; }
+  const known = ORDERS[name];
+  await ask(known.title, known.text, known.fields, async (given) => {
+    const [route, body] = known.send(given);
+    const answer = await call(route, { method: "POST", body: body === null ? undefined : JSON.stringify({ ...body, by: "console" }) });
+    return answer.ok ? "" : await saidBy(answer);
+  });
+}
+
+function askToken(next) {
+  ask("Operator token", "From the file operator-token in the home folder. It is kept until this tab closes.",
+    [{ name: "token", label: "token", value: "", required: true, type: "password" }], async (given) => {
+      sessionStorage.setItem("token", given.token);
+      const answer = await search();
+      if (answer.ok) { if (next) setTimeout(next); return ""; }
+      sessionStorage.removeItem("token");
+      return await saidBy(answer);
+    });
+}
+
+async function call(route, options = {}) {
+  const headers = { Authorization: `Bearer ${token()}`, "Content-Type": "application/json" };
+  try { return await fetch(route, { ...options, headers }); } catch { return new Response("no gateway answers", { status: 503 }); }
+}
+
+async function saidBy(answer) {
+  const text = await answer.text();
+  try { return JSON.parse(text).detail || text; } catch { return text; }
+}
+
+// The ledger -----------------------------------------------------------------------------------------------------------
+
+async function search() {
+  const asked = new URLSearchParams({ text: byId("words").value, side: byId("side").value });
+  const answer = await call(`v1/console/events?${asked}`);
+  if (answer.ok) {
+    const { events } = await answer.clone().json();
+    fill("ledger", ["when", "side", "what", "who", "why"], events.map((one) => [when(one.at_s), one.side, one.kind, one.subject, one.why]), "nothing found");
+  }
+  return answer;
+}
+
+byId("search").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const answer = await search();
+  if (answer.status === 401) askToken(search);
+});
+byId("token-button").addEventListener("click", () => askToken());
+for (const button of document.querySelectorAll("[data-order]")) button.addEventListener("click", () => order(button.dataset.order));
+fill("ledger", ["when", "side", "what", "who", "why"], [], "the ledger is shown to operators: search, and give the token");
+setInterval(showAge, 1000);
+listen();

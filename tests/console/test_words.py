@@ -1,0 +1,92 @@
+"""What is said at a glance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from failsoft.console.words import arms_of, history_of, now_of
+from tests.console.made import Scene, plan_body
+
+
+def glance(
+    status: str = "HEALTHY", *, away: bool = False, not_armed: str | None = None, **given: Any
+) -> dict[str, Any]:
+    scene = Scene(Path("/nowhere"))
+    scene.plan = plan_body(**given)
+    scene.health = {"status": status, "reason": "so", "not_armed": not_armed}
+    rollout = {"error": "does not answer"} if away else {"waits_for": "40 more answers", "evidence": scene.evidence}
+    return now_of(scene.status(), rollout)
+
+
+@pytest.mark.parametrize(
+    ("given", "mood", "words"),
+    [
+        ({}, "good", "r1 answers everything. Weak answers are replaced one by one."),
+        ({"stage": "degraded", "share": 0.0}, "bad", "r1 is out of service. The fallback answers everybody."),
+        ({"stage": "shadow", "share": 0.0, "stand_in": "green"}, "warn", "it gets copies. r0 answers everybody."),
+        (
+            {"stage": "ramp_20", "share": 0.2},
+            "warn",
+            "r1 is coming back with 20% of the traffic. The fallback answers the rest.",
+        ),
+    ],
+)
+def test_one_sentence_says_who_serves_and_who_answers(given: dict[str, Any], mood: str, words: str) -> None:
+    now = glance(**given)
+    assert words in now["glance"]
+    assert now["mood"] == mood
+
+
+@pytest.mark.parametrize(
+    ("said", "mood"),
+    [
+        (glance("DEGRADED"), "bad"),
+        (glance("NO_VERDICT"), "warn"),
+        (glance("something new"), "warn"),
+        (glance(away=True), "warn"),
+        (glance(not_armed="no baseline"), "warn"),
+    ],
+)
+def test_what_is_not_known_is_never_good_news(said: dict[str, Any], mood: str) -> None:
+    assert said["mood"] == mood
+
+
+def test_the_reason_says_what_is_waited_for_and_that_the_controller_is_away() -> None:
+    assert "Because: weak. It waits for: 40 more answers." in glance(why="weak")["why"]
+    assert "The controller is away (does not answer)" in glance(away=True)["why"]
+    assert "not watched: no baseline" in glance(not_armed="no baseline")["why"]
+
+
+def test_arms_stand_side_by_side_and_what_was_not_counted_is_said() -> None:
+    scene = Scene(Path("/nowhere"))
+    scene.plan = plan_body(stage="canary", share=0.05, stand_in="green")
+    evidence = {"in_stage": [1, 40], "on_trial": [3, 90], "stand_in": [0, 0]}
+    rows = arms_of(scene.status(), {"evidence": evidence, "mirror": {"agree": 38, "compared": 40}})
+    assert ["bad answers since shadow", "3 of 90", "none counted"] in rows
+    assert ["share of the traffic", "5%", "95%"] in rows
+    assert ["copies that agree", "38 of 40", "–"] in rows
+    assert len(arms_of(scene.status(), {"error": "away"})) == 3
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(-100.0, 2000.0), st.dictionaries(st.sampled_from("ab"), st.integers(0, 50))), max_size=30
+    )
+)
+def test_answers_of_the_last_minutes_are_all_in_the_chart_and_none_else(
+    spans: list[tuple[float, dict[str, int]]],
+) -> None:
+    now_s = 10_000.0
+    lines = [
+        {"at_s": now_s - ago_s, "answers": {s: {"none": n} for s, n in sources.items()}} for ago_s, sources in spans
+    ]
+    steps = history_of(lines, now_s=now_s, history_s=600.0, step_s=5.0)
+    assert len(steps) == 120
+    shown = sum(rate * 5.0 for step in steps for rate in step["rates"].values())
+    expected = sum(sum(sources.values()) for ago_s, sources in spans if -5.0 < ago_s < 600.0)
+    assert shown == pytest.approx(expected, abs=1.0)
