@@ -28,6 +28,8 @@ from failsoft.training.loading.worker_end import keep_apart
 
 _PID, _INDEX = range(2)
 _NO_SAMPLE = -1
+_STARTS_WITHIN_S = 120.0
+"""A worker loads torch and the dataset before its first sample; a busy machine takes its time over that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +206,7 @@ class Lane:
 
 
 class _Patience:
-    """Whether the worker has been on the same sample for too long."""
+    """Whether the worker has been on the same sample for too long, or for very long on its start."""
 
     def __init__(self, clock: Clock, limit_s: float, seen: Callable[[], tuple[int, ...]]) -> None:
         self._clock = clock
@@ -217,7 +219,8 @@ class _Patience:
         now, seen = self._clock.monotonic_s(), self._look()
         if seen != self._before:
             self._before, self._since_s = seen, now
-        return now - self._since_s >= self._limit_s
+        limit_s = self._limit_s if seen[_PID] else max(self._limit_s, _STARTS_WITHIN_S)
+        return now - self._since_s >= limit_s
 
 
 class _Requests:
