@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from statistics import quantiles
@@ -15,7 +17,7 @@ import pytest
 import ray
 
 from failsoft.artifacts.home import Home
-from failsoft.errors import FailsoftError
+from failsoft.errors import FailsoftError, PlanStoreError
 from failsoft.health.sequential import Tally
 from failsoft.serving.plan.follower import PlanFollower
 from failsoft.serving.plan.plan import Stage
@@ -72,6 +74,49 @@ async def test_a_controller_killed_in_any_stage_returns_with_the_same_plan(tmp_p
             stage,
             90 if stage not in {Stage.DEGRADED, Stage.REJECTED} else 0,
         )
+    finally:
+        stop_controller(config.home)
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """Storage takes nothing for the time of the block; root is told by another mark than by the mode."""
+    root = os.geteuid() == 0
+    if root and subprocess.run(["chattr", "+i", folder], capture_output=True, check=False).returncode:
+        pytest.skip("root writes into read-only folders, and this file system has no mark against it")
+    if not root:
+        folder.chmod(0o500)
+    try:
+        yield
+    finally:
+        if root:
+            subprocess.run(["chattr", "-i", folder], check=True)
+        else:
+            folder.chmod(0o700)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("stage", Stage)
+async def test_storage_that_takes_nothing_keeps_the_plan_over_a_kill_and_orders_are_refused_in_words(
+    tmp_path: Path, stage: Stage
+) -> None:
+    config = ControllerConfig(home=str(tmp_path), release="r1")
+    folder = Home(root=tmp_path).serving
+    PlanStore(folder).save(state_in(stage))
+    start_controller(config)
+    try:
+        client = ControllerClient(config)
+        before = await client.wait_plan(-1, 0.0)
+        with read_only(folder):
+            for killed in (False, True):
+                if killed:
+                    os.kill((await client.status())["pid"], signal.SIGKILL)
+                async with asyncio.timeout(60.0):
+                    assert await client.wait_plan(-1, 0.0) == before
+                with pytest.raises(PlanStoreError, match="the plan before it stays in force"):
+                    await client.force(60.0, "drill", "me")
+        after = await client.force(60.0, "drill", "me")
+        assert (after.epoch, after.stage) == (before.epoch + 1, Stage.DEGRADED)
     finally:
         stop_controller(config.home)
 
