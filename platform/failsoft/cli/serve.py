@@ -86,7 +86,8 @@ def _say_hello(url: str, status: dict[str, Any], way: Entry, profile: str, *, bo
     plan = status["plan"]
     serving = escape(plan["releases"][plan["subject"]])
     for line in (
-        f"serving release [bold]{serving}[/bold] at [bold]{url}[/bold] · profile {profile} · docs at {url}/docs",
+        f"serving release [bold]{serving}[/bold] at [bold]{url}[/bold] · profile {profile}",
+        f"console at [bold]{url}/console[/bold] · docs at {url}/docs",
         f"ingress: {escape(way.in_words())}",
         f"rule in force: {escape(status['health']['rule'])}",
         f"next: curl {url}/v1/predict -H 'content-type: application/json' -d {escape(shlex.quote(body))}",
