@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 from failsoft.artifacts.manifest import MANIFEST_NAME, describe, read_manifest
 from failsoft.artifacts.signing import KEY_VARIABLE
 from failsoft.artifacts.store import ArtifactStore, Fill
-from failsoft.errors import ConfigError, UntrustedArtifactError
+from failsoft.errors import ConfigError, DamagedArtifactError, UntrustedArtifactError
 from failsoft.health.clock import ManualClock
+from failsoft.release.candidate import open_release
 
 KEY = "k" * 32
 
@@ -110,12 +112,26 @@ def test_checkpoints_are_not_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert store.open("c").name == "c"
 
 
-def test_a_forged_kind_opens_no_release(store: ArtifactStore) -> None:
+def test_a_forged_kind_opens_no_release_whoever_reads_it(store: ArtifactStore) -> None:
+    """No other kind needs a signature, so whoever reads a release asks for one, and does not believe the manifest."""
     forge(store.root / "r-2", kind="checkpoint")
     assert read_manifest(store.root / "r-2").kind == "checkpoint"
+    with pytest.raises(DamagedArtifactError, match="not a release"):
+        open_release(store.root / "r-2")
+    assert [artifact.name for artifact in store.listing()] == ["r-1"]
     newest = store.newest()
     assert newest is not None
     assert newest.name == "r-1"
+
+
+def test_a_signature_or_a_name_that_is_no_text_takes_no_other_release_along(store: ArtifactStore) -> None:
+    """Half of a surrogate pair is JSON, and a name of any bytes is one to the file system; neither has UTF-8."""
+    path = store.root / "r-2" / MANIFEST_NAME
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"signature": "\ud800"}))
+    shutil.copytree(store.root / "r-1", store.root / os.fsdecode(b"r-\xff"))
+    assert [artifact.name for artifact in store.listing()] == ["r-1"]
+    with pytest.raises(UntrustedArtifactError, match="does not fit"):
+        store.open("r-2")
 
 
 def test_a_key_that_is_none_is_refused_in_words(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,11 +110,16 @@ def _entry(path: Path) -> FileEntry:
     return FileEntry(size_bytes=path.stat().st_size, digest=digest_file(path))
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Path, *, kind: str | None = None) -> Manifest:
     """The manifest of a published folder, itself verified; the files are not read.
 
+    Args:
+        folder: the published folder.
+        kind: what it has to be. Whoever reads a release says so: else who has no key writes another kind into the
+            manifest, one that needs no signature.
+
     Raises:
-        DamagedArtifactError: absent, torn, changed, or naming files outside the folder.
+        DamagedArtifactError: absent, torn, changed, of another kind, or naming files outside the folder.
         IncompatibleArtifactError: written in a newer format.
         UntrustedArtifactError: it must be signed, and is not by a holder of the key.
     """
@@ -126,6 +131,8 @@ def read_manifest(folder: Path) -> Manifest:
     except OSError as error:
         raise DamagedArtifactError(f"{path} is absent or torn ({error.__class__.__name__}: {error})") from error
     manifest = parse_manifest(content, where=str(path))
+    if kind is not None and manifest.kind != kind:
+        raise DamagedArtifactError(f"{folder} is a {manifest.kind}, not a {kind}")
     refuse_outside(folder, manifest)
     signature, name = manifest.signature, folder.resolve().name
     refuse_unsigned(manifest.kind, name, manifest.digest, signature=signature, where=str(path))

@@ -28,7 +28,7 @@ def signature_of(kind: str, name: str, digest: str) -> str:
     key = _key() if kind in _KINDS else b""
     if not key:
         return ""
-    message = "\n".join((kind, name, digest)).encode()
+    message = _bytes("\n".join((kind, name, digest)))
     return f"{_ALGORITHM}:{hmac.digest(key, message, 'sha256').hex()}"
 
 
@@ -40,13 +40,18 @@ def refuse_unsigned(kind: str, name: str, digest: str, *, signature: str, where:
         ConfigError: the key is too short to be one.
     """
     wanted = signature_of(kind, name, digest)
-    if not wanted or hmac.compare_digest(signature.encode(), wanted.encode()):
+    if not wanted or hmac.compare_digest(_bytes(signature), wanted.encode()):
         return
     found = "a signature that does not fit" if signature else "no signature"
     raise UntrustedArtifactError(
         f"{where} has {found}, and ${KEY_VARIABLE} asks for one: who wrote it under this name does not have the key. "
         "Publish it again where the key is set, or unset the variable"
     )
+
+
+def _bytes(text: str) -> bytes:
+    """Of any text: who writes a manifest or names a folder may put half a sign there, which is no UTF-8."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _key() -> bytes:

@@ -129,9 +129,7 @@ class ArtifactStore:
         if not path.is_dir():
             known = ", ".join(artifact.name for artifact in self.listing()) or "none"
             raise ArtifactMissingError(f"no {self.kind} named {name!r} in {self.root}; there: {known}")
-        artifact = Artifact(name=name, path=path, manifest=read_manifest(path))
-        if artifact.manifest.kind != self.kind:
-            raise DamagedArtifactError(f"{path} is a {artifact.manifest.kind}, not a {self.kind}")
+        artifact = Artifact(name=name, path=path, manifest=read_manifest(path, kind=self.kind))
         if not unread(artifact.manifest):
             verify_files(path, artifact.manifest)
         return artifact
@@ -141,7 +139,8 @@ class ArtifactStore:
         found = []
         for name in self._names():
             try:
-                found.append(Artifact(name=name, path=self.root / name, manifest=read_manifest(self.root / name)))
+                manifest = read_manifest(self.root / name, kind=self.kind)
+                found.append(Artifact(name=name, path=self.root / name, manifest=manifest))
             except ArtifactError:  # listed by `damaged`, handled by `newest`
                 continue
         return sorted(found, key=lambda artifact: (artifact.manifest.created_at_s, artifact.name))
@@ -151,7 +150,7 @@ class ArtifactStore:
         found = {}
         for name in self._names():
             try:
-                read_manifest(self.root / name)
+                read_manifest(self.root / name, kind=self.kind)
             except IncompatibleArtifactError as error:
                 found[name] = str(error)
             except ArtifactError:  # damage, which `newest` handles
@@ -233,7 +232,7 @@ class ArtifactStore:
     def _quarantine_unreadable(self, on_damage: Damage) -> None:
         for name in self._names():
             try:
-                read_manifest(self.root / name)
+                read_manifest(self.root / name, kind=self.kind)
             except DamagedArtifactError as error:
                 self._quarantine(name, error, on_damage)
             except ArtifactError:  # a newer format is not damage: it stays for the failsoft that wrote it

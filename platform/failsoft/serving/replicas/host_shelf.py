@@ -86,7 +86,7 @@ class HostShelf:
         Storage that can't be read says nothing: the copy is what there is to go on with.
         """
         try:
-            return read_manifest(self._store.root / name).digest != copy.digest
+            return read_manifest(self._store.root / name, kind="release").digest != copy.digest
         except ArtifactError:
             return False
 
@@ -124,7 +124,7 @@ class HostShelf:
     def _copy(self, name: str) -> None:
         """Room is looked at first: where it is short this is tried again and again, and must cost next to nothing."""
         try:
-            manifest = read_manifest(self._store.root / name)
+            manifest = read_manifest(self._store.root / name, kind="release")
             needed = _SPARE * sum(entry.size_bytes for entry in manifest.files.values())
             free = self._free_bytes(self._memory.root.parent)
             if not free >= needed:

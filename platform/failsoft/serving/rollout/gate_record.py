@@ -20,7 +20,7 @@ def gate_results(path: Path) -> dict[str, str] | None:
         path: the release's folder. Only the small file that is read is verified.
     """
     try:
-        verify_file(path, read_manifest(path), Role.GATE_REPORT)
+        verify_file(path, read_manifest(path, kind="release"), Role.GATE_REPORT)
         body = json_object((path / Role.GATE_REPORT).read_bytes()) or {}
         return {str(one["name"]): _ended(one) for one in body["results"]}
     except (ArtifactError, OSError, KeyError, TypeError):

@@ -104,7 +104,7 @@ class HomeSurroundings:
         """Only the small file that holds it is verified: weights are checked by whoever loads them."""
         path = self._releases / release
         try:
-            manifest = read_manifest(path)
+            manifest = read_manifest(path, kind="release")
             verify_file(path, manifest, Role.BASELINE)
             return Bundle.of(Artifact(name=release, path=path, manifest=manifest)).baseline()
         except (ArtifactError, TypeError, OSError):  # absent, damaged, or of another shape: unknown
