@@ -93,6 +93,7 @@ class AppConfig:
     slots: int = 2
     """Model deployments: two colours, or 1 for a model too large to be loaded twice (see ``one_slot.py``)."""
     gateway: GatewayConfig = field(default_factory=GatewayConfig)
+    """What each gateway promises."""
     mounts: tuple[str, ...] = ()
     """More routes of each gateway, as ``package.module:function``; see :mod:`failsoft.serving.web.mounting`."""
     allow_planned_faults: bool = False

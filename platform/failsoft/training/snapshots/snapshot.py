@@ -44,6 +44,7 @@ class SnapshotPolicy:
     """Where snapshots lie and how much RAM they may take."""
 
     where: SnapshotPlace = SnapshotPlace.EACH_RANK
+    """Which worker's RAM holds a snapshot."""
     max_ram_fraction: float = 0.9
     """Refuse to take more than this fraction of the RAM that is available, over all ranks of a machine."""
     host_folder: Path | None = field(default_factory=host_folder)
