@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from failsoft.artifacts.asides import being_read
 from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.store import ArtifactStore
@@ -84,7 +85,8 @@ def gate_release(ask: Ask, *, clock: Clock, watch: Watch = lambda _what: None) -
         whole=whole,
         probe=ask.probe,
     )
-    return gate_bundle(bundle, given, watch=watch)
+    with being_read(bundle.path):  # a candidate that lies there is not cleared away by a publication meanwhile
+        return gate_bundle(bundle, given, watch=watch)
 
 
 def _limits(ask: Ask, clock: Clock) -> Given:

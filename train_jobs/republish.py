@@ -7,6 +7,7 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from failsoft.artifacts.asides import being_read
 from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.manifest import MANIFEST_NAME
@@ -53,13 +54,14 @@ def republish(source: Source, *, home: Home, clock: Clock) -> Bundle:
     name = source.name
     if source.width is not None and name is None:
         name = f"{bundle.name}-{source.width}"
-    return publisher.publish(
-        lambda folder: _fill(folder, bundle, source.width),
-        name=name,
-        provenance=_provenance(bundle, source.width),
-        previous=served_release(home, clock),
-        whole=None if source.width is None else bundle,
-    )
+    with being_read(bundle.path):  # publishing clears away what is left, such as a candidate that was published before
+        return publisher.publish(
+            lambda folder: _fill(folder, bundle, source.width),
+            name=name,
+            provenance=_provenance(bundle, source.width),
+            previous=served_release(home, clock),
+            whole=None if source.width is None else bundle,
+        )
 
 
 def _fill(folder: Path, bundle: Bundle, width: Width | None) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from failsoft.artifacts.asides import being_filled, left, remove_if_left
+from failsoft.artifacts.asides import being_filled, being_read, left, remove_if_left
+from failsoft.errors import ArtifactMissingError
 
 _HOLDS = """
 import sys
@@ -71,3 +72,14 @@ def test_on_a_file_system_without_locks_work_goes_on_and_nothing_is_called_left(
         pass
     assert left(tmp_path, "c-*") == []
     assert not remove_if_left(tmp_path / "c-1")
+
+
+def test_what_somebody_reads_stays_until_he_is_done(tmp_path: Path) -> None:
+    folder = tmp_path / "c-1"
+    folder.mkdir()
+    with being_read(folder), being_read(folder):
+        assert left(tmp_path, "c-*") == []
+        assert not remove_if_left(folder)
+    assert remove_if_left(folder)
+    with pytest.raises(ArtifactMissingError, match="removed just now"), being_read(folder):
+        pass

@@ -110,6 +110,21 @@ def test_a_candidate_that_failed_is_published_later_with_a_reason_that_stays(
     assert [result.waived for result in stored_report(bundle).waived] == ["this machine has large disks"]
 
 
+def test_a_candidate_that_was_published_can_be_published_again_and_its_folder_is_not_cleared_away_beneath_it(
+    trained: Trained,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    home = Home.find(tmp_path)
+    strict = GateSettings(policy=replace(GateSettings().policy, max_size_mb=0.01))
+    with pytest.raises(GateError):
+        publish_run(finished(trained), home=home, clock=CLOCK, settings=strict, probe=None)
+    (candidate,) = (tmp_path / "candidates").iterdir()
+    waived = replace(strict, waivers=(Waiver(gate="size", reason="this machine has large disks"),))
+    for name in ("first", "again"):
+        source = Source(release=str(candidate), name=name, settings=waived, probe=None)
+        assert republish(source, home=home, clock=CLOCK).name == name
+
+
 @pytest.mark.parametrize("content", ["{", "5", "\udcff"])
 def test_a_candidate_that_can_t_say_where_it_is_from_is_refused_in_words(
     home: Home, whole: Bundle, tmp_path: Path, content: str

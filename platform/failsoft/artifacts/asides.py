@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from failsoft.errors import ArtifactMissingError
+
 HIDDEN = ".aside-"
 """How the name of a folder begins that is to be published."""
 
@@ -36,6 +38,27 @@ def being_filled(folder: Path) -> Iterator[None]:
         os.close(held)
 
 
+@contextmanager
+def being_read(folder: Path) -> Iterator[None]:
+    """Hold a folder that is there until the end of the block: what is read for minutes is not found to be left.
+
+    Raises:
+        ArtifactMissingError: somebody removed it just now.
+    """
+    gone = ArtifactMissingError(f"{folder} was removed just now; there is nothing left to read")
+    try:
+        held = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError as error:
+        raise gone from error
+    try:
+        _locked(held, fcntl.LOCK_SH)  # waits for whoever removes it
+        if not folder.is_dir():
+            raise gone
+        yield
+    finally:
+        os.close(held)
+
+
 def left(parent: Path, pattern: str) -> list[Path]:
     """Folders there that nobody fills any more, by name; none where that can't be known."""
     if not parent.is_dir():
@@ -50,7 +73,13 @@ def remove_if_left(folder: Path) -> bool:
     """Remove a folder that nobody fills; False: it is held, gone, or nobody can tell."""
     if folder not in left(folder.parent, folder.name):
         return False
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        with _opened(folder) as handle:
+            if not _locked(handle, fcntl.LOCK_EX | fcntl.LOCK_NB):  # somebody came to read it
+                return False
+            shutil.rmtree(folder, ignore_errors=True)
+    except OSError:  # somebody else removed it just now
+        return False
     return not folder.exists()
 
 
