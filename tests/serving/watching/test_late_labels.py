@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -56,6 +57,11 @@ class Gateway:
         return batch
 
 
+def by_the_fallback(request_id: str) -> PredictAnswer:
+    said: dict[str, Any] = {"confidence": None, "stage": "serving", "epoch": 1, "latency_ms": 1.0}
+    return PredictAnswer(request_id=request_id, source=Source.RULES, entities=[], intent="play", **said)
+
+
 def test_a_model_that_is_sure_and_wrong_is_tripped_by_labels_and_by_nothing_else() -> None:
     gateway = Gateway()
     for number in range(30):
@@ -94,15 +100,7 @@ def test_each_item_of_a_request_has_its_own_label() -> None:
 
 def test_an_answer_of_the_fallback_says_nothing_about_a_model() -> None:
     gateway = Gateway()
-    said: dict[str, Any] = {
-        "confidence": None,
-        "stage": "serving",
-        "epoch": 1,
-        "latency_ms": 1.0,
-        "entities": [],
-        "intent": "play",
-    }
-    gateway.labels.answered(PredictAnswer(request_id="q1", source=Source.RULES, **said), 0)
+    gateway.labels.answered(by_the_fallback("q1"), 0)
     assert gateway.tell("q1", "stop") == "not_a_models"
     assert gateway.buffer.pending() == ()
 
@@ -112,6 +110,49 @@ def test_a_label_that_the_release_does_not_know_is_no_proof_against_it() -> None
     gateway.gave("q1")
     assert [gateway.tell("q1", odd) for odd in ("Play", 7, None, ["stop"])] == ["unknown_label"] * 4
     assert gateway.tell("q1", "stop") == "counted", "the slip was mended"
+
+
+@pytest.mark.parametrize(
+    ("output", "slips"),
+    [
+        pytest.param(3.2, [None, math.nan, math.inf, "n/a", [3.2], {}], id="a number"),
+        pytest.param("play", [None, 3.2, ["play"], math.nan], id="a text"),
+    ],
+)
+def test_what_is_no_output_of_that_kind_is_no_label_also_where_any_output_may_come(
+    output: Any, slips: list[Any]
+) -> None:
+    gateway = Gateway()
+    for number, slip in enumerate(slips * 15):
+        gateway.gave(f"q{number}", output)
+        assert gateway.tell(f"q{number}", slip) == "unknown_label"
+    assert gateway.trips == []
+    assert gateway.tell("q0", output) == "counted", "the slip was mended"
+
+
+def test_an_id_that_two_callers_use_proves_nothing_against_the_model() -> None:
+    gateway = Gateway()
+    for number in range(60):
+        gateway.gave(str(number), "play", caller=1)
+        gateway.gave(str(number), "stop", caller=2)
+        assert gateway.tell(str(number), "play") == "ambiguous"
+    assert gateway.trips == []
+
+
+def test_an_id_that_a_model_answers_after_the_fallback_did_is_told_from_one_with_a_copy() -> None:
+    gateway = Gateway()
+    for id_ in ("reused", "copied"):
+        gateway.labels.answered(by_the_fallback(id_), 0)
+    gateway.gave("reused")
+    gateway.gave("copied", mirrored=True)
+    assert [gateway.tell("reused"), gateway.tell("copied")] == ["ambiguous", "counted"]
+
+
+def test_a_request_that_was_sent_twice_was_answered_once() -> None:
+    gateway = Gateway()
+    for _ in range(2):
+        gateway.gave("q1")
+    assert [gateway.tell("q1", "stop"), gateway.tell("q1", "stop")] == ["counted", "repeated"]
 
 
 def test_labels_count_for_the_same_weights_in_a_later_stage_and_for_no_others() -> None:

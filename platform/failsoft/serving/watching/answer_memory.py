@@ -49,6 +49,8 @@ class Remembered:
     """The live answer's model, and the one that got a copy. Neither: the fallback answered."""
     labelled: bool = False
     """Its label has come: a second one counts nothing."""
+    ambiguous: bool = False
+    """The same id stands for another answer, too, as of another caller: nobody knows whose a label is."""
 
 
 def answer_key(request_id: str, row: int) -> int:
@@ -90,7 +92,11 @@ class AnswerMemory:
         return known if known is not None and not self._clock.monotonic_s() - known.at_s > self._max_age_s else None
 
     def _answered(self, key: int, kept: Kept | None) -> None:
-        """An id that comes again stands for its newest answer: a request that was sent twice was answered once."""
+        """An id that comes again with the same output stands for its newest answer: as a request that was sent twice.
+
+        With another output it may be another caller's, who counts from 1 as well: a label would be held against what
+        was never said of its item.
+        """
         known = self._answers.get(key)
         if known is None:
             self._answers[key] = Remembered(at_s=self._clock.monotonic_s(), models=() if kept is None else (kept,))
@@ -98,8 +104,11 @@ class AnswerMemory:
             self._forget_the_oldest()
         else:
             mirrored = kept is not None and kept.mirrored
+            before = [one.output for one in known.models if one.mirrored is mirrored]
             others = tuple(one for one in known.models if one.mirrored is not mirrored)
             known.models = others if kept is None else (*others, kept)
+            if kept is not None and (before or not mirrored):
+                known.ambiguous |= before != [kept.output]
 
     def _forget_the_oldest(self) -> None:
         """One more has come, so at most two go: that keeps both bounds, in time, without a moment of much work."""

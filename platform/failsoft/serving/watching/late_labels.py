@@ -7,6 +7,7 @@ whether the answer was right; it is held against the very weights that gave it, 
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
 from enum import StrEnum
@@ -47,7 +48,10 @@ class End(StrEnum):
     OTHER_WEIGHTS = "other_weights"
     """The weights that gave the answer are not loaded any more: it says nothing about those that are."""
     UNKNOWN_LABEL = "unknown_label"
-    """The release knows no such label: a slip of whoever labels must not look like a model that is always wrong."""
+    """The release knows no such label, or it is no output of that kind at all, as null, NaN or a text for a number: a
+    slip of whoever labels must not look like a model that is always wrong."""
+    AMBIGUOUS = "ambiguous"
+    """Different answers were given under this id: requests whose labels will come need ids of their own."""
     NOT_COMPARED = "not_compared"
     """Nobody can say whether the answer fits the label: it was too large to be remembered."""
 
@@ -117,6 +121,8 @@ class LateLabels:
             return End.REPEATED
         if not known.models:
             return End.NOT_A_MODELS
+        if known.ambiguous:
+            return End.AMBIGUOUS
         if self._is_unknown(label, known):
             return End.UNKNOWN_LABEL
         known.labelled = True
@@ -137,6 +143,15 @@ class LateLabels:
         return End.COUNTED
 
     def _is_unknown(self, label: Any, known: Remembered) -> bool:
+        if not all(kept.output is None or _of_one_kind(label, kept.output) for kept in known.models):
+            return True
         labels = self._known()
         names = labels and all(isinstance(kept.output, str) and kept.output in labels for kept in known.models)
         return bool(names) and not (isinstance(label, str) and label in labels)
+
+
+def _of_one_kind(label: Any, output: Any) -> bool:
+    """Whether a label could be such an output: a text for a text, a finite number for a number."""
+    if isinstance(output, str):
+        return isinstance(label, str)
+    return isinstance(label, int | float) and -math.inf < label < math.inf
