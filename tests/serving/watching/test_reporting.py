@@ -121,6 +121,25 @@ def test_the_first_bad_answer_after_a_quiet_time_is_sent_at_once() -> None:
     assert replica.lags_ms(Outcome.WEAK) == [pytest.approx(_TRIP_S / 2 * 1000)]
 
 
+@pytest.mark.parametrize(("right", "within_s"), [(True, EVERY_S), (False, 0.0)])
+def test_labels_that_come_when_nobody_asks_any_more_are_reported_all_the_same(right: bool, within_s: float) -> None:
+    replica = Replica()
+
+    async def story() -> float:
+        told_s: list[float] = []
+
+        def label() -> None:
+            told_s.append(replica.clock.monotonic_s())
+            replica.buffer.label(epoch=1, arm=Arm.SUBJECT, mirrored=False, right=right, caller=None)
+
+        asyncio.get_running_loop().call_later(0.5, label)
+        await replica.serve([], [])
+        return told_s[0]
+
+    told_s = run_virtually(replica.clock, story())
+    assert [at_s for at_s, _ in replica.judge.counted] == [pytest.approx(told_s + within_s + _TRIP_S / 2)]
+
+
 def test_a_wave_of_bad_answers_is_no_wave_of_reports() -> None:
     replica = Replica()
     pauses_s, outcomes = traffic(2000.0, 1.0)

@@ -113,8 +113,8 @@ class OutcomeBuffer:
         self._noted: dict[int, None] = {}
         self.given_up = 0
         """Reports that were dropped because too many had not arrived."""
-        self.on_record: Callable[[Seen], None] | None = None
-        """Told of each call that was counted; returns at once."""
+        self.on_record: Callable[[bool], None] | None = None
+        """Told whenever something was counted, and whether it speaks against the model; returns at once."""
 
     def record(self, seen: Seen, *, slow: bool | None = None) -> None:
         """Count one call; ``slow``: whether the model took too long for its release, None where that is unknown.
@@ -124,11 +124,12 @@ class OutcomeBuffer:
         tally = self._tallies.get((seen.epoch, seen.arm, seen.mirrored))
         if tally is None:
             tally = self._tallies[seen.epoch, seen.arm, seen.mirrored] = _Tally()
-        if seen.caller is not None and (slow or (seen.outcome is not Outcome.GOOD and seen.outcome in BAD)):
+        bad = seen.outcome is not Outcome.GOOD and seen.outcome in BAD
+        if seen.caller is not None and (slow or bad):
             self._note(seen.caller)
         tally.add(seen, slow=slow, apart=bool(self._noted) and seen.caller in self._noted)
         if self.on_record is not None:
-            self.on_record(seen)
+            self.on_record(bad)
 
     def label(self, *, epoch: int, arm: Arm, mirrored: bool, right: bool, caller: int | None) -> None:
         """Count an answer whose label has come, under the plan in which its weights are loaded now."""
@@ -141,6 +142,8 @@ class OutcomeBuffer:
             part = tally.callers.setdefault(caller, Counter())
             part[LABELLED] += 1
             part[WRONG] += not right
+        if self.on_record is not None:
+            self.on_record(not right)
 
     def _note(self, caller: int) -> None:
         """Remember who brought something bad; the one who did so longest ago is forgotten for it."""

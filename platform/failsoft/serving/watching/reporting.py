@@ -15,9 +15,8 @@ from typing import Any
 
 from failsoft.errors import ConfigError, FailsoftError
 from failsoft.health.clock import Clock
-from failsoft.health.monitor import BAD
 from failsoft.serving.rollout.evidence import OutcomeBatch
-from failsoft.serving.watching.outcomes import OutcomeBuffer, Seen
+from failsoft.serving.watching.outcomes import OutcomeBuffer
 
 _SOON_S = 0.02
 """Reports keep this distance also in a wave of bad answers: 50 a second from one replica at most."""
@@ -48,12 +47,12 @@ class Reporter:
         self._oldest_s: float | None = None
         self._lags_ms: deque[float] = deque(maxlen=_KEPT)
 
-    def noticed(self, seen: Seen) -> None:
-        """An answer was counted."""
+    def noticed(self, bad: bool) -> None:  # noqa: FBT001 -- the one thing that a buffer tells
+        """An answer was counted, or a label that came for one, maybe long after the last answer."""
         if self._oldest_s is None:
             self._oldest_s = self._clock.monotonic_s()
             self._some.set()
-        if seen.outcome in BAD:
+        if bad:
             self._bad.set()
 
     async def run(self) -> None:
