@@ -11,7 +11,7 @@ import pytest
 from failsoft.health import ledger as ledger_module
 from failsoft.health.clock import ManualClock, SystemClock
 from failsoft.health.ledger import Ledger, Side, parse_event, read_ledger
-from failsoft.health.ledger_files import Tail, all_lines, archives, put_away
+from failsoft.health.ledger_files import Position, Tail, all_lines, archives, last_bytes, put_away
 
 SMALL_BYTES = 2000
 
@@ -139,3 +139,47 @@ def test_who_comes_back_goes_on_where_he_was_however_many_files_later(tmp_path: 
     again = Tail(ledger.path, after=before.position)
     assert numbers(again.new_lines()) == list(range(looked_at, 100))
     again.close()
+
+
+def test_who_comes_back_to_a_ledger_that_was_removed_sees_the_new_one(tmp_path: Path) -> None:
+    ledger = book(tmp_path)
+    for number in range(50):
+        ledger.record("trip", "so", number=number)
+    before = Tail(ledger.path)
+    before.skip()
+    before.close()
+    ledger.path.unlink()
+    ledger.record("trip", "so", number=50)
+    again = Tail(ledger.path, after=before.position)
+    assert numbers(again.new_lines()) == [50]
+    again.close()
+
+
+def test_a_file_that_is_removed_while_somebody_reads_ends_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    for number in (1, 2):
+        (tmp_path / f"ledger-{number:06}.jsonl").write_text(f"{number}\n")
+    path.write_text("now\n")
+    lines = all_lines(path)
+    assert next(lines) == b"1\n"
+    (tmp_path / "ledger-000002.jsonl").unlink()
+    assert list(lines) == [b"now\n"]
+
+
+@pytest.mark.parametrize(
+    ("at_most", "place"),
+    [
+        (3, Position(file=9, bytes=1)),
+        (4, Position(file=8, bytes=10)),
+        (9, Position(file=8, bytes=5)),
+        (14, Position()),
+        (99, Position()),
+    ],
+)
+def test_the_last_bytes_begin_in_the_file_that_holds_them_whatever_was_removed_before(
+    tmp_path: Path, at_most: int, place: Position
+) -> None:
+    (tmp_path / "ledger-000008.jsonl").write_text("0123456789")
+    (tmp_path / "ledger.jsonl").write_text("0123")
+    assert last_bytes(tmp_path / "ledger.jsonl", at_most) == place
+    assert last_bytes(tmp_path / "none" / "ledger.jsonl", at_most) == Position()

@@ -85,7 +85,10 @@ def all_lines(path: Path) -> Iterator[bytes]:
         files = archives(path)
         inside = now is not None and any(_same(now, there) for there in files)
         for there in files:
-            with there.open("rb") as lines:
+            lines = _opened(there)
+            if lines is None:  # the oldest are removed where only the newest are kept
+                continue
+            with lines:
                 yield from (line for line in lines if line.strip())
         if now is not None and not inside:
             yield from (line for line in now if line.strip())
@@ -100,6 +103,16 @@ class Position:
 
     file: int = 0
     bytes: int = 0
+
+
+def last_bytes(path: Path, at_most: int) -> Position:
+    """A place behind which lie about so many bytes, or fewer; it may be in the midst of a line, which is torn then."""
+    for number, there in sorted(_numbered(path).items(), reverse=True):
+        size = there.stat().st_size if there.exists() else 0
+        if size > at_most:
+            return Position(file=number, bytes=size - at_most)
+        at_most -= size
+    return Position()
 
 
 class Tail:
@@ -156,6 +169,8 @@ class Tail:
                 file.close()  # put away between the two looks: that was a later file
                 continue
             begin = self._after.bytes if not self._parts and number == self._after.file else 0
+            if begin > os.fstat(file.fileno()).st_size:  # somebody removed the ledger, and another one was begun
+                begin = 0
             self._parts.append(_Part(file, number, begin))
             return True
         return False
