@@ -116,3 +116,12 @@ def test_only_its_owner_reads_the_ledger(tmp_path: Path) -> None:
     book = ledger(tmp_path)
     book.record("first", "")
     assert book.path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("at_s", [1e18, -1e18, 253_402_300_800.0])
+def test_a_line_whose_time_no_calendar_has_is_torn_and_breaks_nobody_who_shows_it(tmp_path: Path, at_s: float) -> None:
+    book = ledger(tmp_path)
+    line = book.record("first", "").to_line()
+    book.path.write_bytes(line + line.replace(b'"at_s":', f'"at_s":{at_s!r},"was":'.encode()))
+    reading = read_ledger(book.path)
+    assert (len(reading.events), reading.torn_lines) == (1, 1)

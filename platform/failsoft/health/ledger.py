@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from failsoft.health.clock import Clock
 from failsoft.health.json_object import is_count, is_finite, json_object
@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 
 SCHEMA = 1
 MAX_EVENT_BYTES = 64 * 1024
+_YEAR_2_S, _YEAR_9999_S = -62_100_000_000.0, 253_370_000_000.0
 
 
 class Side(StrEnum):
@@ -138,7 +139,7 @@ def read_ledger(path: Path) -> LedgerReading:
 def parse_event(line: bytes) -> Event | None:
     """The event of one line; None where it is torn or says nothing that this schema knows."""
     record = json_object(line)
-    if record is None or not is_finite(record.get("at_s")):
+    if record is None or not _is_moment(record.get("at_s")):
         return None
     try:
         return Event(
@@ -151,3 +152,8 @@ def parse_event(line: bytes) -> Event | None:
         )
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _is_moment(value: object) -> TypeGuard[float]:
+    """Whether a calendar has it: what no date can be made of would break whoever shows it."""
+    return is_finite(value) and _YEAR_2_S < value < _YEAR_9999_S
