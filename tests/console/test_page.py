@@ -210,6 +210,51 @@ def test_a_gateway_that_is_away_is_said_and_comes_back_without_a_reload(browser:
         context.close()
 
 
+def test_a_time_that_is_no_number_is_no_order_and_none_without_end(shown: Shown, orders: Orders) -> None:
+    page = shown.open()
+    with_token(page)
+    page.get_by_role("button", name="hold the model back").click()
+    page.get_by_label("why").fill("02:15")
+    page.get_by_role("textbox", name=re.compile("minutes")).fill("30m")
+    page.get_by_role("button", name="do it").click()
+    assert page.get_by_role("dialog").is_visible()
+    assert orders.given == []
+    page.get_by_role("textbox", name=re.compile("minutes")).fill("1.5")
+    page.get_by_role("button", name="do it").click()
+    page.get_by_role("dialog").wait_for(state="hidden")
+    assert orders.given == [("degrade", {"why": "02:15", "for_s": 90, "by": "console"})]
+
+
+def test_the_enter_key_orders_and_does_not_cancel(shown: Shown, orders: Orders) -> None:
+    page = shown.open()
+    with_token(page)
+    page.get_by_role("button", name="let it return").click()
+    page.get_by_label("why").fill("mended")
+    page.keyboard.press("Enter")
+    page.get_by_role("dialog").wait_for(state="hidden")
+    assert [given[0] for given in orders.given] == ["restore"]
+
+
+def test_an_order_is_about_the_release_that_was_shown_when_it_was_asked(
+    shown: Shown, orders: Orders, scene: Scene
+) -> None:
+    page = shown.open()
+    with_token(page)
+    page.get_by_role("button", name="roll back").click()
+    expect(page.locator("#ask-text")).to_contain_text("r1")
+    scene.plan = plan_body(releases={"blue": "r2", "green": "r1"})
+    expect(page.locator("#glance")).to_contain_text("r2", timeout=_WAIT_MS)
+    page.get_by_label("why").fill("so")
+    page.get_by_role("button", name="do it").click()
+    page.get_by_role("dialog").wait_for(state="hidden")
+    assert [given[0] for given in orders.given] == ["releases/r1/abort"]
+
+
+def test_signs_that_turn_words_around_are_shown_in_their_code(shown: Shown, scene: Scene) -> None:
+    scene.plan = plan_body(why="weak \u202egnp")
+    expect(shown.open().locator("#why")).to_contain_text("weak \\u202egnp")
+
+
 INCIDENTS = {
     "silent-garbage": ("degraded", "DEGRADED", "31 weak of 40 (confidence below 0.50)", "a rest of 60 s"),
     "hang": ("degraded", "DEGRADED", "20 calls in a row ended at the deadline", "a rest of 60 s"),

@@ -29,10 +29,10 @@ function showAge() {
 function show() {
   showAge();
   const now = feed.now, glance = byId("glance");
-  glance.textContent = now.glance;
+  glance.textContent = plain(now.glance);
   glance.className = `glance ${now.mood}`;
-  byId("since").textContent = feed.since;
-  byId("why").textContent = now.why;
+  byId("since").textContent = plain(feed.since);
+  byId("why").textContent = plain(now.why);
   byId("stages").replaceChildren(...STAGES.map((stage) => stageItem(stage, now.stage)));
   chart(feed.history);
   fill("arms", ["what", "subject", "stand-in"], feed.arms);
@@ -48,6 +48,8 @@ function stageItem(stage, current) {
   return item;
 }
 
+// Signs that would not show, or turn the words around, in their code.
+const plain = (words) => String(words).replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}]/gu, (sign) => `\\u${sign.codePointAt(0).toString(16).padStart(4, "0")}`);
 const when = (seconds) => new Date(seconds * 1000).toLocaleString();
 
 function fill(id, columns, rows, nothing = "nothing") {
@@ -66,7 +68,7 @@ function line(row) {
 
 function cell(kind, value) {
   const made = document.createElement(kind);
-  made.textContent = value;
+  made.textContent = plain(value);
   if (kind === "th") made.scope = "col";
   return made;
 }
@@ -114,23 +116,25 @@ function key(source) {
 // What an operator may do ----------------------------------------------------------------------------------------------
 
 const token = () => sessionStorage.getItem("token") || "";
-const release = () => feed.now.release || "";
 const WHY = { name: "why", label: "why (kept in the ledger)", value: "", required: true };
+// A time that is no number must not become an order without end.
+const MINUTES = { name: "minutes", label: "for how many minutes (empty: until you let it return)", value: "", pattern: "[0-9]+([.][0-9]+)?", inputMode: "decimal", title: "a number of minutes, like 30" };
+// Orders are about the release that was shown when the question was asked, whatever has come into service since.
 const ORDERS = {
   degrade: { title: "Hold the model back for everyone?", text: "The stand-in answers until you let the model return, or until the time is over.",
-    fields: [WHY, { name: "minutes", label: "for how many minutes (empty: until you let it return)", value: "" }],
+    fields: [WHY, MINUTES],
     send: (given) => ["v1/degrade", { why: given.why, for_s: given.minutes ? Number(given.minutes) * 60 : null }] },
   restore: { title: "Let the model return?", text: "It returns through shadow, canary and ramp, and falls again if it is ill.",
     fields: [WHY], send: (given) => ["v1/restore", { why: given.why }] },
   promote: { title: "Promote a release?", text: "It begins in shadow; the present one goes on serving beside it.",
     fields: [{ name: "release", label: "release", value: "", required: true }],
     send: (given) => [`v1/releases/${encodeURIComponent(given.release)}/propose`, null] },
-  hold: { title: "Hold it in this stage?", text: "It stays there until you let it go on; it still falls when it is ill.",
-    fields: [WHY], send: (given) => [`v1/releases/${encodeURIComponent(release())}/hold`, { why: given.why }] },
-  resume: { title: "Let it go on by itself?", text: "It leaves its stage when the evidence allows.",
-    fields: [WHY], send: (given) => [`v1/releases/${encodeURIComponent(release())}/resume`, { why: given.why }] },
-  abort: { title: "Give the release up?", text: "The older release, still warm, serves at once.",
-    fields: [WHY], send: (given) => [`v1/releases/${encodeURIComponent(release())}/abort`, { why: given.why }] },
+  hold: { title: "Hold it in this stage?", isOfRelease: true, text: "It stays there until you let it go on; it still falls when it is ill.",
+    fields: [WHY], send: (given, release) => [`v1/releases/${encodeURIComponent(release)}/hold`, { why: given.why }] },
+  resume: { title: "Let it go on by itself?", isOfRelease: true, text: "It leaves its stage when the evidence allows.",
+    fields: [WHY], send: (given, release) => [`v1/releases/${encodeURIComponent(release)}/resume`, { why: given.why }] },
+  abort: { title: "Give the release up?", isOfRelease: true, text: "The older release, still warm, serves at once.",
+    fields: [WHY], send: (given, release) => [`v1/releases/${encodeURIComponent(release)}/abort`, { why: given.why }] },
 };
 
 async function ask(title, text, fields, carryOut) {
@@ -144,8 +148,8 @@ async function ask(title, text, fields, carryOut) {
     const form = dialog.querySelector("form");
     if (!form.reportValidity()) return;
     yes.disabled = true;
-    const trouble = await carryOut(Object.fromEntries(fields.map((field) => [field.name, byId(`ask-${field.name}`).value.trim()])));
-    yes.disabled = false;
+    const given = Object.fromEntries(fields.map((field) => [field.name, byId(`ask-${field.name}`).value.trim()]));
+    const trouble = await carryOut(given).finally(() => { yes.disabled = false; });
     byId("ask-error").textContent = trouble;
     if (!trouble) dialog.close();
   };
@@ -155,15 +159,16 @@ async function ask(title, text, fields, carryOut) {
 function fieldOf(field) {
   const label = document.createElement("label"), input = document.createElement("input");
   Object.assign(input, { id: `ask-${field.name}`, value: field.value, required: Boolean(field.required), type: field.type || "text", autocomplete: "off" });
+  if (field.pattern) Object.assign(input, { pattern: field.pattern, inputMode: field.inputMode, title: field.title });
   label.append(field.label, input);
   return label;
 }
 
 async function order(name) {
   if (!token()) { askToken(() => order(name)); return; }
-  const known = ORDERS[name];
-  await ask(known.title, known.text, known.fields, async (given) => {
-    const [route, body] = known.send(given);
+  const known = ORDERS[name], release = feed?.now.release || "no release";
+  await ask(known.title, known.isOfRelease ? `${plain(release)}: ${known.text}` : known.text, known.fields, async (given) => {
+    const [route, body] = known.send(given, release);
     const answer = await call(route, { method: "POST", body: body === null ? undefined : JSON.stringify({ ...body, by: "console" }) });
     return answer.ok ? "" : await saidBy(answer);
   });
@@ -207,6 +212,7 @@ byId("search").addEventListener("submit", async (event) => {
   const answer = await search();
   if (answer.status === 401) askToken(search);
 });
+byId("ask-no").addEventListener("click", () => byId("ask").close());
 byId("token-button").addEventListener("click", () => askToken());
 for (const button of document.querySelectorAll("[data-order]")) button.addEventListener("click", () => order(button.dataset.order));
 fill("ledger", ["when", "side", "what", "who", "why"], [], "the ledger is shown to operators: search, and give the token");
