@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from failsoft.console.feed import Feed
-from failsoft.console.routes import Viewers
+from failsoft.console.routes import MAX_VIEWERS, Viewers
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Ledger, Side
 from tests.console.made import TOKEN, Scene
@@ -137,3 +137,45 @@ async def test_torn_lines_of_the_disk_break_no_look(scene: Scene) -> None:
     stream = viewers.watch()
     assert (await first(stream))["incidents"] == []
     await stream.aclose()  # type: ignore[attr-defined]
+
+
+@pytest.mark.anyio
+async def test_strangers_who_take_all_places_keep_no_operator_out(scene: Scene) -> None:
+    viewers = viewers_of(scene)
+    strangers = [viewers.watch() for _ in range(MAX_VIEWERS)]
+    for stream in strangers:
+        await first(stream)
+    operator = viewers.watch()
+    assert (await first(operator))["now"]["release"] == "r1"
+    assert viewers.count == MAX_VIEWERS
+    with pytest.raises(StopAsyncIteration):
+        await first(strangers[0])
+    for stream in [operator, *strangers]:
+        await stream.aclose()  # type: ignore[attr-defined]
+    assert viewers.count == 0
+
+
+@pytest.mark.anyio
+async def test_a_stream_ends_by_itself_so_that_what_nobody_reads_cannot_pile_up(scene: Scene) -> None:
+    feed = Feed(scene.home, status=scene.status, rollout=scene.rollout, clock=SystemClock())
+    viewers = Viewers(feed, every_s=0.01, most_looks=3)
+    assert len([said async for said in viewers.watch()]) == 3
+    assert viewers.count == 0
+
+
+@pytest.mark.anyio
+async def test_an_error_while_looking_ends_the_streams_and_who_comes_again_sees(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    viewers, plan = viewers_of(scene), scene.plan
+    scene.plan = {}
+    streams = [viewers.watch() for _ in range(2)]
+    for stream in streams:
+        with pytest.raises(StopAsyncIteration):
+            await first(stream)
+        await asyncio.sleep(0)
+    assert "the console stumbled" in caplog.text
+    scene.plan = plan
+    again = viewers.watch()
+    assert (await first(again))["now"]["release"] == "r1"
+    await again.aclose()  # type: ignore[attr-defined]

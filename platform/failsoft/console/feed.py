@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeGuard
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
 
 from failsoft.artifacts.home import Home
+from failsoft.console.answers_seen import AnswersSeen, Follower
 from failsoft.console.words import arms_of, history_of, now_of
 from failsoft.errors import FailsoftError
 from failsoft.health.clock import Clock
-from failsoft.health.json_object import is_finite, json_object
 from failsoft.health.ledger import Event, Side, parse_event
-from failsoft.health.ledger_files import Position, Tail, archives
-from failsoft.incidents.answers import read_spans
-from failsoft.incidents.finding import incidents_of
-from failsoft.incidents.story import Story, clock, tell
-from failsoft.serving.watching.answer_history import FILE_NAME, VERSION
+from failsoft.incidents.finding import Incident, incidents_of, tells
+from failsoft.incidents.story import Story, clock
+from failsoft.serving.watching.answer_history import FILE_NAME
 from failsoft.training.accounting.whereabouts import all_whereabouts
 
-_log = logging.getLogger(__name__)
 HISTORY_S, STEP_S = 600.0, 5.0
 _EVENTS = 5000
-"""Of the ledger, the newest that are held for search, incidents and runs."""
+"""Of the ledger, the newest that are held for search and runs; and as many of those that tell of incidents."""
+_LARGE_BYTES = 4096
+"""Of an event with a longer line only the details that are numbers, words or nothing are held."""
 _FOUND = 200
 _INCIDENTS = 8
 _RUNS = 10
@@ -55,10 +54,11 @@ class Feed:
         self._rollout = rollout
         self._clock = clock
         self._events: deque[Event] = deque(maxlen=_EVENTS)
-        self._spans: deque[dict[str, Any]] = deque(maxlen=4096)
-        self._ledger = Tail(home.ledger, after=_late(home))
-        self._answers = Tail(home.serving / FILE_NAME, after=Position(file=len(archives(home.serving / FILE_NAME))))
+        self._telling: deque[Event] = deque(maxlen=_EVENTS)
+        self._ledger = Follower(home.ledger, clock)
+        self._answers = AnswersSeen(home.serving / FILE_NAME, clock)
         self._from_disk: dict[str, Any] = {"incidents": [], "runs": [], "since": ""}
+        self._recent: list[dict[str, Any]] = []
         self._looks = 0
 
     async def look(self) -> dict[str, Any]:
@@ -73,26 +73,28 @@ class Feed:
             "at_s": now_s,
             "now": now_of(status, rollout),
             "arms": arms_of(status, rollout),
-            "history": history_of(self._spans, now_s=now_s, history_s=HISTORY_S, step_s=STEP_S),
+            "history": history_of(self._recent, now_s=now_s, history_s=HISTORY_S, step_s=STEP_S),
             "history_s": HISTORY_S,
         } | self._from_disk
 
     def read_disk(self) -> None:
         """What came to ledger and answers; every fifth time also incidents and runs. Blocks on the disk."""
-        self._events.extend(event for event in map(parse_event, self._ledger.new_lines()) if event is not None)
-        self._spans.extend(span for span in map(json_object, self._answers.new_lines()) if _is_span(span))
+        for event in map(parse_event, self._ledger.new_lines()):
+            if event is not None:
+                self._hold(event)
+        self._answers.read()
+        self._recent = self._answers.since(self._clock.wall_s() - HISTORY_S - STEP_S)
         if self._looks % _DISK_EVERY == 0:
-            told = self._stories()
-            incidents = [_as_row(story) for story in told]
-            self._from_disk = {"incidents": incidents, "runs": self._runs(), "since": _since(told)}
+            found = incidents_of(list(self._telling))[-_INCIDENTS:]
+            rows = [self._as_row(one) for one in reversed(found)]
+            since = self._since(found[-1]) if found else ""
+            self._from_disk = {"incidents": rows, "runs": self._runs(), "since": since}
         self._looks += 1
-        self._ledger.close()  # nobody may look again for hours; it goes on from where it is
-        self._answers.close()
 
     def search(self, text: str, side: Side | None) -> list[dict[str, Any]]:
         """The newest events with these words in them, newest first."""
         wanted, found = text.casefold(), list[dict[str, Any]]()
-        for event in reversed(self._events):
+        for event in reversed(self._events.copy()):  # another thread may add to it meanwhile
             line = event.to_line().decode()
             if (side is None or event.side is side) and wanted in line.casefold():
                 found.append(json.loads(line))
@@ -100,14 +102,34 @@ class Feed:
                 break
         return found
 
-    def _stories(self) -> list[Story]:
-        """The last incidents, newest first."""
-        now_s, told = self._clock.wall_s(), list[Story]()
-        for one in reversed(incidents_of(list(self._events))[-_INCIDENTS:]):
-            until_s = now_s if one.ended_s is None else one.ended_s
-            spans = read_spans(self._home.serving / FILE_NAME, after_s=one.began_s, before_s=until_s)
-            told.append(tell(one, spans, now_s=now_s))
-        return told
+    def _hold(self, event: Event) -> None:
+        if len(event.to_line()) > _LARGE_BYTES:
+            small = {key: value for key, value in event.data.items() if not isinstance(value, list | dict | str)}
+            words = {key: value[:200] for key, value in event.data.items() if isinstance(value, str)}
+            event = replace(event, data=dict(list((words | small).items())[:20]))
+        self._events.append(event)
+        if tells(event):
+            self._telling.append(event)
+
+    def _as_row(self, one: Incident) -> dict[str, Any]:
+        story = Story(incident=one, spans=(), now_s=self._clock.wall_s())
+        return {
+            "name": one.name,
+            "began_s": one.began_s,
+            "took": f"{story.lasted_s:.0f} s" if one.is_over else "going on",
+            "stage": one.stage,
+            "replaced": self._answers.replaced(one.began_s, story.until_s) or "see its report",
+            "why": one.why,
+        }
+
+    def _since(self, one: Incident) -> str:
+        """How long it has been going on, and how many users saw it; empty when it is over."""
+        if one.is_over:
+            return ""
+        story = Story(incident=one, spans=(), now_s=self._clock.wall_s())
+        saw = self._answers.replaced(one.began_s, story.until_s)
+        seen = f"{saw} answers since then came from something else than it" if saw else "see its report for how many saw it"
+        return f"{one.name} since {clock(one.began_s)} ({story.lasted_s:.0f} s): {seen}."
 
     def _runs(self) -> list[list[str]]:
         looks = all_whereabouts(self._home.runs, list(self._events), now_s=self._clock.wall_s())
@@ -121,41 +143,5 @@ class Feed:
                 str(look.restarts),
                 "never" if look.age_s is None else f"{look.age_s:.0f} s ago",
             ]
-            for look in looks[-_RUNS:]
+            for look in looks[:_RUNS]
         ]
-
-
-def _as_row(story: Story) -> dict[str, Any]:
-    one, during = story.incident, story.phases()["during"]
-    return {
-        "name": one.name,
-        "began_s": one.began_s,
-        "took": f"{story.lasted_s:.0f} s" if one.is_over else "going on",
-        "stage": one.stage,
-        "replaced": f"{during.replaced:,} of {during.answers:,}",
-        "why": one.why,
-    }
-
-
-def _since(told: Sequence[Story]) -> str:
-    """How long it has been going on, and how many users saw it; empty when nothing goes on."""
-    if not told or told[0].incident.is_over:
-        return ""
-    story, during = told[0], told[0].phases()["during"]
-    saw = f"{during.replaced:,} of {during.answers:,} answers since then came from something else than it"
-    return f"{story.incident.name} since {clock(story.incident.began_s)} ({story.lasted_s:.0f} s): {saw}."
-
-
-def _late(home: Home) -> Position:
-    """The last full file of the ledger and the one that is written: enough for what is held."""
-    return Position(file=max(0, len(archives(home.ledger))))
-
-
-def _is_span(body: dict[str, Any] | None) -> TypeGuard[dict[str, Any]]:
-    """Whether a line of the history holds what the chart is drawn from."""
-    if body is None or body.get("v") != VERSION or not is_finite(body.get("at_s")):
-        return False
-    answers = body.get("answers")
-    return isinstance(answers, dict) and all(
-        isinstance(whys, dict) and all(is_finite(count) for count in whys.values()) for whys in answers.values()
-    )

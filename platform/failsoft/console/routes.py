@@ -1,6 +1,8 @@
 """The console's page and its routes, mounted into a gateway's app.
 
-The page itself holds no secret and needs no token; what the ledger says, and every order, wants the operator's.
+The page itself holds no secret and needs no token. Nor does its feed, so that one sees in the night what happens: like
+the status route it shows stages, incidents with their reasons, and training runs to whoever reaches the gateway. To
+search the ledger, and for every order, one needs the operator's.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ from failsoft.serving.web.mounting import Mounted
 _log = logging.getLogger(__name__)
 _EVERY_S = 1.0
 MAX_VIEWERS = 32
+"""Whoever comes beyond it takes the place of the one who came first: strangers can't keep an operator out."""
+_MOST_LOOKS = 900
+"""Of one stream, then the page asks for the next one: what somebody does not read can't pile up for ever."""
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 HEADERS = {
     "Content-Security-Policy": (
@@ -53,8 +58,6 @@ def mount(app: FastAPI, mounted: Mounted) -> None:
 
     @app.get("/v1/console/live", include_in_schema=False)
     async def live() -> Response:
-        if viewers.count >= MAX_VIEWERS:
-            raise HTTPException(429, f"{MAX_VIEWERS} look already; close one", headers={"Retry-After": "5"})
         return StreamingResponse(viewers.watch(), media_type="text/event-stream", headers=HEADERS)
 
     _add_search(app, viewers, feed, _only(mounted.operator))
@@ -87,33 +90,45 @@ def _add_search(app: FastAPI, viewers: Viewers, feed: Feed, operator: Callable[.
 class Viewers:
     """Lets all who look share one look a second; while nobody looks, nothing is gathered."""
 
-    def __init__(self, feed: Feed, *, every_s: float = _EVERY_S) -> None:
+    def __init__(self, feed: Feed, *, every_s: float = _EVERY_S, most_looks: int = _MOST_LOOKS) -> None:
         self._feed = feed
         self._every_s = every_s
+        self._most_looks = most_looks
         self._news = asyncio.Condition()
         self._last = ""
         self._number = 0
         self._task: asyncio.Task[None] | None = None
         self._disk = asyncio.Lock()
-        self.count = 0
+        self._seats: list[object] = []
+
+    @property
+    def count(self) -> int:
+        """How many look."""
+        return len(self._seats)
 
     async def watch(self) -> AsyncIterator[str]:
-        """Server-sent events, the last look at once."""
-        self.count += 1
-        seen = 0
-        if self._task is None or self._task.done():
-            self._task, seen = (
-                asyncio.create_task(self._gather(), name="console feed"),
-                self._number,
-            )  # old news is none
+        """Server-sent events, the last look at once. They end when somebody else needs the place, or looking failed."""
+        seat, seen = object(), 0
+        self._seats = [*self._seats[1 - MAX_VIEWERS :], seat]
+        if self._task is None:
+            seen = self._number  # old news is none
+            self._task = asyncio.create_task(self._gather(), name="console feed")
+            self._task.add_done_callback(_say_if_failed)
         try:
-            while True:
-                async with self._news:
-                    await self._news.wait_for(lambda: self._number != seen)  # noqa: B023 -- asked in this turn
-                    seen, last = self._number, self._last
-                yield f"data: {last}\n\n"
+            for _ in range(self._most_looks):
+                await self._wait(seat, seen)
+                if self._number == seen or seat not in self._seats:
+                    return
+                seen = self._number
+                yield f"data: {self._last}\n\n"
         finally:
-            self.count -= 1
+            self._seats = [one for one in self._seats if one is not seat]
+
+    async def _wait(self, seat: object, seen: int) -> None:
+        async with self._news:
+            await self._news.wait_for(
+                lambda: self._number != seen or seat not in self._seats or self._task is None,
+            )
 
     async def refresh(self) -> None:
         """Read what came to the disk since the last look."""
@@ -121,17 +136,30 @@ class Viewers:
             await asyncio.to_thread(self._feed.read_disk)
 
     async def _gather(self) -> None:
-        while self.count:
-            try:
-                await self.refresh()
-                body = json.dumps(await self._feed.look(), separators=(",", ":"))
-            except OSError as error:  # a disk that is away for a moment; the page shows how old its news is
-                _log.warning("the console could not look: %s", error)
-            else:
-                async with self._news:
-                    self._last, self._number = body, self._number + 1
-                    self._news.notify_all()
-            await asyncio.sleep(self._every_s)
+        try:
+            while self._seats:
+                await self._look()
+                await asyncio.sleep(self._every_s)
+        finally:  # also after an error: whoever waits leaves, comes again, and all is begun anew
+            self._task = None
+            async with self._news:
+                self._news.notify_all()
+
+    async def _look(self) -> None:
+        try:
+            await self.refresh()
+            body = json.dumps(await self._feed.look(), separators=(",", ":"), allow_nan=False)
+        except OSError as error:  # a disk that is away for a moment; the page shows how old its news is
+            _log.warning("the console could not look: %s", error)
+            return
+        async with self._news:
+            self._last, self._number = body, self._number + 1
+            self._news.notify_all()
+
+
+def _say_if_failed(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        _log.error("the console stumbled: %r", task.exception())
 
 
 def _asset(name: str) -> Response:

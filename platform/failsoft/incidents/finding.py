@@ -84,12 +84,17 @@ class Incident:
         return tuple(dict.fromkeys(event.subject for event in self.events if event.kind == _TRIP))
 
 
+def tells(event: Event) -> bool:
+    """Whether incidents are found from events of this kind; all others may be left out."""
+    return event.side is Side.SERVING and (event.kind in _PLANS or event.kind in _BESIDE)
+
+
 def incidents_of(events: Iterable[Event]) -> list[Incident]:
     """All incidents of a ledger, oldest first; the last one may still go on."""
     found: list[Incident] = []
     book = _Open()
     for event in events:
-        if event.side is Side.SERVING and (event.kind in _PLANS or event.kind in _BESIDE):
+        if tells(event):
             found += book.read(event)
     return found + book.rest()
 

@@ -1,0 +1,100 @@
+"""Who answered, as the gateways write it down: of each span what the chart and the incidents need.
+
+A gateway answers users while somebody looks at its console, so this reads each line once, never more than
+:data:`READ_BYTES` at a time, and holds numbers instead of lines.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from failsoft.health.clock import Clock
+from failsoft.health.json_object import is_count, is_finite, json_object
+from failsoft.health.ledger_files import Position, Tail, last_bytes
+from failsoft.serving.watching.answer_history import NONE, VERSION
+
+READ_BYTES = 4 * 1024 * 1024
+"""Of what has come since the last look; what lies further back is passed over, and said to be."""
+HELD = 20_000
+"""Spans that are counted: a day of one gateway."""
+_PIECE, _REST_S = 50, 0.001
+
+
+class Follower:
+    """The new lines of a ledger, with a rest after each piece: a parser that never rests makes live answers late."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._at = Position()
+        self.has_passed_over = False
+        """Whether there were lines, at the last look, that nobody read."""
+
+    def new_lines(self) -> Iterator[bytes]:
+        """Those since the last look, or the newest of them. Holds no file open afterwards."""
+        newest = last_bytes(self._path, READ_BYTES)
+        self.has_passed_over = (newest.file, newest.bytes) > (self._at.file, self._at.bytes) and newest != Position()
+        tail = Tail(self._path, after=newest if self.has_passed_over else self._at)
+        try:
+            lines = tail.new_lines()
+        finally:
+            tail.close()
+            self._at = tail.position
+        for number, line in enumerate(lines, start=1):
+            yield line
+            if number % _PIECE == 0:
+                self._clock.sleep_s(_REST_S)
+
+
+class AnswersSeen:
+    """What is held of them.
+
+    Args:
+        path: of the history that all gateways write.
+        clock: for its rests.
+    """
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._lines = Follower(path, clock)
+        self._spans: deque[tuple[float, Mapping[str, Mapping[str, int]]]] = deque(maxlen=HELD)
+        self._is_cut = False
+
+    def read(self) -> None:
+        """What has come. Blocks on the disk."""
+        for number, body in enumerate(map(json_object, self._lines.new_lines())):
+            if number == 0 and self._lines.has_passed_over:
+                self._spans.clear()
+                self._is_cut = True
+            if _is_span(body):
+                self._is_cut = self._is_cut or len(self._spans) == HELD
+                self._spans.append((float(body["at_s"]), body["answers"]))
+
+    def since(self, began_s: float) -> list[dict[str, Any]]:
+        """Those that ended at this wall time or later, as the chart takes them."""
+        return [{"at_s": at_s, "answers": answers} for at_s, answers in self._spans if at_s >= began_s]
+
+    def replaced(self, began_s: float, until_s: float) -> str | None:
+        """How many of how many answers in this time were not the model's in service; None: none of them was read."""
+        answers = replaced = 0
+        for at_s, sources in self._spans:
+            if began_s <= at_s <= until_s:
+                for whys in sources.values():
+                    counted = sum(whys.values())
+                    answers += counted
+                    replaced += counted - whys.get(NONE, 0)
+        said = f"{replaced:,} of {answers:,}"
+        is_whole = not self._is_cut or (bool(self._spans) and self._spans[0][0] <= began_s)
+        return said if is_whole else f"at least {said}" if answers else None
+
+
+def _is_span(body: dict[str, Any] | None) -> TypeGuard[dict[str, Any]]:
+    """Whether a line of the history holds what is drawn and counted."""
+    if body is None or body.get("v") != VERSION or not is_finite(body.get("at_s")):
+        return False
+    answers = body.get("answers")
+    return isinstance(answers, dict) and all(
+        isinstance(whys, dict) and all(is_count(count) for count in whys.values()) for whys in answers.values()
+    )
