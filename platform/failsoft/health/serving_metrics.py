@@ -37,7 +37,11 @@ REQUESTS = _metric(
     Label(name="source", values=SOURCES),
     Label(name="reason", values=WHYS),
 )
-SLOW = _metric("serving_slow_answers_total", Kind.COUNTER, "Items that took more than 1 s inside the gateway.")
+MODELS = frozenset({"primary", "canary", "previous"})
+"""Those sources that are models; the others are fallbacks, and count against the objective however quick they are."""
+SLOW = _metric(
+    "serving_slow_answers_total", Kind.COUNTER, "Items that a model answered, after more than 1 s inside the gateway."
+)
 LATENCY = _metric(
     "serving_answer_seconds",
     Kind.HISTOGRAM,

@@ -87,13 +87,24 @@ async def test_what_nobody_can_read_and_who_is_apart_are_reasons_of_their_own() 
     assert counter.notes.whys == ["bad_input", "caller"]
 
 
-def test_answers_are_counted_by_source_and_reason_and_those_that_are_slow() -> None:
+def test_answers_are_counted_by_source_and_reason_and_those_of_models_that_are_slow() -> None:
+    """A fallback's answer is a miss by its source already; a slow one would count twice against the objective."""
     metrics = GatewayMetrics(MetricBook())
-    for source, why, latency_ms in (("primary", "none", 4.0), ("rules", "late", 1200.0), ("my rung", "late", 2.0)):
+    for source, why, latency_ms in (
+        ("primary", "none", 4.0),
+        ("canary", "none", 1200.0),
+        ("rules", "late", 1200.0),
+        ("my rung", "late", 2.0),
+    ):
         metrics.answered(answer_of(source, latency_ms=latency_ms), why)
     found = told(metrics).counters
     counted = {labels: count for (name, labels), count in found.items() if name == table.REQUESTS.name and count}
-    assert counted == {("primary", "none"): 1.0, ("rules", "late"): 1.0, ("other", "late"): 1.0}
+    assert counted == {
+        ("primary", "none"): 1.0,
+        ("canary", "none"): 1.0,
+        ("rules", "late"): 1.0,
+        ("other", "late"): 1.0,
+    }
     assert found[table.SLOW.name, ()] == 1.0
 
 

@@ -48,7 +48,7 @@ class GatewayMetrics:
     def answered(self, answer: Answer, why: str) -> None:
         """One item was answered; ``why``: why not the model in service."""
         self.book.count(table.REQUESTS, answer.source, why)
-        if not answer.latency_ms <= _SLOW_MS:
+        if answer.source in table.MODELS and not answer.latency_ms <= _SLOW_MS:
             self.book.count(table.SLOW)
         if self._answers.admits():
             self.book.observe(table.LATENCY, answer.latency_ms / 1000, answer.source)
