@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from failsoft.cli import main as _commands  # noqa: F401 -- importing it hangs the commands on the app
@@ -24,6 +25,7 @@ RULES = ROOT / "deploy" / "prometheus" / "failsoft.rules.yml"
 RULE_TESTS = ROOT / "deploy" / "prometheus" / "tests" / "failsoft_test.yml"
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana").glob("*.json"))
 RUNBOOK = ROOT / "docs" / "runbook.md"
+COMMAND = r"failsoft ((?:release|dlq|ckpt) [a-z]+|[a-z]+)"
 RAYS_LABELS = {"WorkerId", "SessionName", "NodeAddress"}
 SERIES = {name: metric for metric in TABLE.values() for name in metric.series}
 
@@ -109,11 +111,26 @@ def test_the_runbook_has_no_section_of_an_alert_that_is_none() -> None:
 
 
 def test_every_command_in_the_runbook_is_one() -> None:
-    said = re.findall(r"failsoft ((?:release|dlq|ckpt) [a-z]+|[a-z]+)", RUNBOOK.read_text("utf-8"))
+    said = re.findall(COMMAND, RUNBOOK.read_text("utf-8"))
     said = [command for command in said if command.split()[0] not in {"training", "serving"}]
     assert len(set(said)) > 10
     for command in sorted(set(said)):
         assert CliRunner().invoke(app, [*command.split(), "--help"]).exit_code == 0, command
+
+
+def options_of(command: str) -> set[str]:
+    found: Any = get_command(app)
+    for word in command.split():
+        found = found.commands[word]
+    return {option for parameter in found.params for option in parameter.opts}
+
+
+def test_every_option_in_the_runbook_is_one_of_its_command() -> None:
+    spans = re.findall(r"`+([^`]+)`+", RUNBOOK.read_text("utf-8"))
+    lines = [" ".join(span.split()) if "#" not in span else line for span in spans for line in span.split("\n")]
+    told = {(c, o) for line in lines for c in re.findall(COMMAND, line) for o in re.findall(r"--[a-z-]+", line)}
+    assert ("release advance", "--from") in told
+    assert {(command, option) for command, option in told if option not in options_of(command)} == set()
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: str(path.stem))
