@@ -184,6 +184,18 @@ async def test_what_is_no_label_is_refused_in_words(body: dict[str, Any]) -> Non
     assert answer.headers["content-type"] == "application/problem+json"
 
 
+@pytest.mark.parametrize("inside", [False, True])
+async def test_a_body_of_nothing_but_misfits_is_refused_in_few_words(inside: bool) -> None:
+    """Each of them was named: 1 MB made 5 MB of words, and no caller was answered for 4 s."""
+    misfits = {f"{place:x}": 1 for place in range(5_000)}
+    body = of(1, "play_music") | ({} if inside else misfits)
+    body["labels"][0] |= misfits if inside else {}
+    async with two_gateways() as (_, (here, _there)):
+        answer = await send(here, body)
+    assert (answer.status_code, len(answer.text) < 500) == (422, True)
+    assert "5000 parts of it do not fit" in answer.json()["detail"]
+
+
 async def test_the_route_is_described_with_examples() -> None:
     async with two_gateways() as (_, (here, _there)):
         document = (await here.get("/openapi.json")).json()

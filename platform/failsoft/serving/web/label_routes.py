@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from failsoft.serving.watching.answer_memory import answer_key
 from failsoft.serving.watching.late_labels import Told
 from failsoft.serving.web.api_description import refusals
+from failsoft.serving.web.as_json import read_as_json
 from failsoft.serving.web.messages import MAX_TEXTS, Id
 
 LABELS = "/v1/labels"
@@ -33,7 +34,9 @@ class LateLabel(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    request_id: Id = Field(description="As it came back in the answer.")
+    request_id: Id = Field(
+        description="As it came back in the answer. Labels of an id that stands for several answers count nothing."
+    )
     item: int = Field(default=0, ge=0, lt=MAX_TEXTS, description="Place among several items of one request.")
     label: Annotated[Any, AfterValidator(_fits)] = Field(description="The right output, as the app gives outputs.")
 
@@ -77,7 +80,9 @@ def add_labels(
     def may_label(token: _Token) -> None:
         guard(None if token is None else f"{token.scheme} {token.credentials}")
 
-    async def labels(body: Annotated[LateLabels, Body(openapi_examples=_EXAMPLES)]) -> dict[str, int]:
+    async def labels(
+        body: Annotated[LateLabels, read_as_json(LateLabels), Body(openapi_examples=_EXAMPLES)],
+    ) -> dict[str, int]:
         return take([Told(answer_key(one.request_id, one.item), one.label) for one in body.labels])
 
     app.add_api_route(
