@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from failsoft.health.ledger import Side
 from failsoft.health.metric import OTHER, Kind, Label, Metric
 from failsoft.health.metric_book import MetricBook
-from tests.health.recorded_sink import drained
+from tests.health.recorded_sink import RecordedSink, drained
 
 COLOUR = Label(name="colour", values=("red", "blue"))
 COUNT = Metric(name="failsoft_x_total", kind=Kind.COUNTER, help="X.", side=Side.SERVING, labels=(COLOUR,))
@@ -28,6 +29,34 @@ def test_counts_are_handed_on_once() -> None:
     book.count(COUNT, "red", by=2.0)
     assert drained(book).counters == {("failsoft_x_total", ("red",)): 3.0}
     assert drained(book).counters == {}
+
+
+class FailsAt(RecordedSink):
+    """Refuses one call, as Ray's exporter does whose agent is away."""
+
+    def __init__(self, call: int) -> None:
+        super().__init__()
+        self._call = call
+
+    def add(self, metric: Metric, amount: float, labels: Mapping[str, str]) -> None:
+        if self.calls == self._call:
+            raise ConnectionError("the agent is away")
+        super().add(metric, amount, labels)
+
+
+@pytest.mark.parametrize("call", range(4))
+def test_counts_that_a_sink_refuses_come_with_the_next_drain_and_none_comes_twice(call: int) -> None:
+    book, sink = MetricBook(), FailsAt(call)
+    for who in ("a", "b", "c", "d", "e"):
+        book.count(OPEN, who, by=2.0)
+    book.observe(TIMES, 0.5)
+    with pytest.raises(ConnectionError):
+        list(book.drain(sink))
+    book.count(OPEN, "a")
+    after = drained(book)
+    told = {series: sink.counters[series] + after.counters[series] for series in {*sink.counters, *after.counters}}
+    assert told == {("failsoft_o_total", (who,)): n for who, n in (("a", 3.0), ("b", 2.0), ("c", 2.0), ("other", 4.0))}
+    assert after.observed["failsoft_t_seconds", ()] == [0.5]
 
 
 def test_a_gauge_is_told_again_and_again_since_ray_forgets_it() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
@@ -84,20 +84,33 @@ class MetricBook:
         bins.totals[place] += value
 
     def drain(self, sink: Sink) -> Iterator[None]:
-        """Hand everything on, a call between two yields; gauges stay, since Ray forgets those not told again."""
-        counts, self._counts = self._counts, {}
-        bins, self._bins = self._bins, {}
-        totals: Counter[_Key] = Counter()
-        for (metric, values), amount in counts.items():
-            totals[metric, self._bounded(metric, values)] += amount  # type: ignore[assignment]  # a Counter of floats
-        for (metric, values), amount in totals.items():
-            sink.add(metric, float(amount), _named(metric, values))
-            yield
+        """Hand everything on, a call between two yields; gauges stay, since Ray forgets those not told again.
+
+        Counts that a sink refuses, or that nobody asks for to the end, are handed on at the next drain: each is told of
+        once. Of values of histograms those are lost at which it breaks off.
+        """
+        yield from self._counted(sink)
         for (metric, values), value in tuple(self._gauges.items()):
             sink.put(metric, value, _named(metric, self._bounded(metric, values)))
             yield
+        bins, self._bins = self._bins, {}
         for (metric, values), held in bins.items():
             yield from self._observed(sink, metric, self._bounded(metric, values), held)
+
+    def _counted(self, sink: Sink) -> Iterator[None]:
+        counts, self._counts = self._counts, {}
+        totals: dict[_Key, float] = {}
+        for (metric, values), amount in counts.items():
+            key = metric, self._bounded(metric, values)
+            totals[key] = totals.get(key, 0.0) + amount
+        try:
+            for metric, values in tuple(totals):
+                sink.add(metric, totals[metric, values], _named(metric, values))
+                del totals[metric, values]
+                yield
+        finally:
+            for (metric, values), amount in totals.items():
+                self.count(metric, *values, by=amount)
 
     def _observed(self, sink: Sink, metric: Metric, values: tuple[str, ...], held: _Bins) -> Iterator[None]:
         """Each bin's mean so often as values fell into it, so that sum and counts are what they were."""
