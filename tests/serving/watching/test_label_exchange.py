@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -12,7 +13,7 @@ from failsoft.errors import ServingError
 from failsoft.health.clock import ManualClock
 from failsoft.serving.watching.answer_memory import answer_key
 from failsoft.serving.watching.label_exchange import NOWHERE, LabelExchange, LabelPost, Place
-from failsoft.serving.watching.late_labels import Told
+from failsoft.serving.watching.late_labels import MAX_WAITING, Told
 from tests.serving.watching.test_late_labels import Gateway
 
 pytestmark = pytest.mark.anyio
@@ -88,6 +89,52 @@ async def test_what_can_not_be_handed_on_waits_for_the_controller(monkeypatch: p
         await asyncio.sleep(0.1)
         assert other.labels.status()["waiting"] == 1
         office.away = False
+        await until(lambda: home.labels.status().get("counted") == 1)
+
+
+class SlowPost(PostHere):
+    """A controller that goes away while it is told something; more labels come meanwhile."""
+
+    def __init__(self, more: Callable[[], object]) -> None:
+        super().__init__()
+        self.tried = asyncio.Event()
+        self._more = more
+
+    async def hand_on(self, labels: Sequence[Told]) -> None:
+        assert labels
+        if not self.tried.is_set():
+            self._more()
+        self.tried.set()
+        raise ServingError("it went away")
+
+
+async def test_what_could_not_be_handed_on_makes_room_for_what_came_since() -> None:
+    other = Gateway()
+    new = [Told(number, "new") for number in range(10)]
+    office = SlowPost(lambda: other.labels.take(new))
+    async with exchanging([other], office) as (exchange,):
+        exchange.take([Told(number, "old") for number in range(MAX_WAITING)])
+        await office.tried.wait()
+    waiting = list(other.labels.waiting)
+    assert (len(waiting), waiting[-10:], waiting[0].key) == (MAX_WAITING, new, 10)
+
+
+class PicklingPost(PostHere):
+    """What is handed on crosses to another process."""
+
+    async def hand_on(self, labels: Sequence[Told]) -> None:
+        await super().hand_on(pickle.loads(pickle.dumps(list(labels))))  # noqa: S301 -- just made here
+
+
+async def test_no_label_ends_the_duty_to_hand_on() -> None:
+    home, other = Gateway(), Gateway()
+    home.gave("q0")
+    deep: list[object] = []
+    for _ in range(499):
+        deep = [deep]
+    async with exchanging([home, other], PicklingPost()) as (_, elsewhere):
+        assert elsewhere.take([Told(answer_key("q0", 0), deep)]) == {"not_compared": 1}
+        elsewhere.take(wrong(1))
         await until(lambda: home.labels.status().get("counted") == 1)
 
 

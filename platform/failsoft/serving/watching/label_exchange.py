@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from failsoft.errors import FailsoftError
 from failsoft.health.clock import Clock
-from failsoft.serving.watching.late_labels import LateLabels, Told
+from failsoft.serving.watching.late_labels import MAX_WAITING, LateLabels, Told
 
 _MOST = 1000
 """Labels in one message."""
@@ -130,5 +130,6 @@ class LabelExchange:
         try:
             await self._office.hand_on(some)
         except (FailsoftError, OSError):
-            waiting.extendleft(reversed(some))
+            room = max(0, MAX_WAITING - len(waiting))
+            waiting.extendleft(some[: -room - 1 : -1])  # the newest of them; a full queue would drop what came since
             await asyncio.sleep(_RETRY_S)

@@ -53,7 +53,7 @@ class End(StrEnum):
     AMBIGUOUS = "ambiguous"
     """Different answers were given under this id: requests whose labels will come need ids of their own."""
     NOT_COMPARED = "not_compared"
-    """Nobody can say whether the answer fits the label: it was too large to be remembered."""
+    """Nobody can say whether the answer fits the label: no text or number, or too large to be remembered."""
 
 
 class LateLabels:
@@ -105,6 +105,8 @@ class LateLabels:
             known = self._memory.find(told.key)
             if known is not None:
                 ends[self._end_of(known, told.label)] += 1
+            elif not isinstance(told.label, str | int | float):  # no gateway remembers such outputs
+                ends[End.NOT_COMPARED] += 1
             elif not handed_on:
                 self.waiting.append(told)
                 ends[End.HANDED_ON] += 1
