@@ -89,12 +89,6 @@ def absent(text: str, metrics: tuple[Metric, ...]) -> set[str]:
     return {metric.name for metric in metrics} - there - RARE
 
 
-def test_the_port_of_metrics_is_bound_to_loopback_where_the_node_is(head: Head) -> None:
-    port = int(head.metrics_address.rpartition(":")[2])
-    wait_until(lambda: _listeners(port) != {}, what="the port of metrics", timeout_s=60)
-    assert _listeners(port).keys() == {"0100007F"}, "127.0.0.1, as the kernel writes it"
-
-
 def _listeners(port: int) -> dict[str, str]:
     """Addresses, as the kernel writes them, on which somebody listens at this port, IPv6 included; and the sockets."""
     found = {}

@@ -21,9 +21,9 @@ older exporter is switched on (`RAY_enable_open_telemetry=0`) each counter is th
 `_total`, which nothing here reads. A gauge whose process is gone or stands still disappears after two report intervals
 (20 s), and so does one whose value is no longer known: what is absent is not known, and never good news.
 
-The port asks for no token and is bound to loopback only where the node is (`--node-ip-address 127.0.0.1`); else it is
-bound to **all interfaces**, as are the stats and metrics ports of Ray Serve's HAProxy ingress (8404, 9101): keep them
-behind a firewall or a network policy.
+The port asks for no token and is bound to **all interfaces**, also where the node is told to be 127.0.0.1 (seen with
+Ray 2.60), as are the stats and metrics ports of Ray Serve's HAProxy ingress (8404, 9101): keep them behind a firewall
+or a network policy.
 
 Labels are bounded: a value that is not listed becomes `other`. Ages are measured on the exporting process's own clock,
 never as a difference between two nodes' clocks. Histograms hand on at most 1000 values of a series every 5 s, spread as

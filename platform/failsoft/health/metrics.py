@@ -1,8 +1,8 @@
 """Metrics into Ray's own exporter: the only file of the platform that knows ``ray.util.metrics``.
 
 Ray exports them on each node's metrics port (``--metrics-export-port``), ``ray_`` before the name and the labels
-``WorkerId``, ``NodeAddress`` and ``SessionName`` beside ours. That port asks for no token; it is bound to loopback when
-the node is, else to all interfaces.
+``WorkerId``, ``NodeAddress`` and ``SessionName`` beside ours. That port asks for no token and is bound to all
+interfaces, whatever the node's own address.
 """
 
 from __future__ import annotations
