@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import httpx
 import pytest
 
-from failsoft.alerts.courier import Courier, DeliveryPolicy
+from failsoft.alerts.courier import Courier, DeliveryPolicy, post_json
+from failsoft.alerts.office import at_work
 from failsoft.alerts.settings import Target
 from failsoft.health.clock import ManualClock
 from tests.alerts.made import Post, book, target
@@ -120,6 +124,60 @@ def test_a_torn_position_begins_with_what_happens_from_now_on(tmp_path: Path, of
     ledger.record("trip", "now")
     first.carry()
     assert [body["why"] for body in post.bodies] == ["now"]
+
+
+def test_an_address_that_is_none_loses_that_message_with_a_word(
+    tmp_path: Path, office: Office, caplog: pytest.LogCaptureFixture
+) -> None:
+    post = Post(httpx.InvalidURL("Invalid IDNA hostname: 'secret'"))
+    ledger, first = book(tmp_path, ManualClock()), office.courier(post)
+    ledger.record("trip", "one")
+    assert (first.carry(), first.passed_over) == (0, 1)
+    assert "InvalidURL" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_half_characters_are_sent_as_their_code() -> None:
+    asked: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        status = post_json(f"http://127.0.0.1:{server.server_port}/", {"why": "a file \udcff"}, 10.0)
+        thread.join()
+    assert (status, json.loads(asked[0])) == (204, {"why": "a file \udcff"})
+
+
+def test_a_courier_that_stumbles_is_said_once_and_goes_on() -> None:
+    class Stumbles(Courier):
+        def __init__(self) -> None:
+            self.looks, self.is_over = 0, threading.Event()
+
+        def carry(self) -> int:
+            self.looks += 1
+            if self.looks == 4:
+                self.is_over.set()
+            if self.looks < 3:
+                raise RuntimeError("odd")
+            return 0
+
+        def close(self) -> None:
+            pass
+
+    said: list[str] = []
+    courier = Stumbles()
+    with at_work([courier], lambda _courier, error: said.append(str(error))):
+        assert courier.is_over.wait(30.0)
+    assert said == ["odd"]
 
 
 def test_what_was_held_back_is_told_when_its_time_is_over(tmp_path: Path, office: Office) -> None:

@@ -85,6 +85,15 @@ def test_one_that_does_not_is_refused(to: str) -> None:
         target(to=to).address()
 
 
+@pytest.mark.parametrize(
+    "to", ["https://x.invalid/S3CRET\n", "https://[::1", "https://", "https://x:99999999/S3CRET", "xoxb-S3CRET", "S3:x"]
+)
+def test_one_that_nothing_can_be_sent_to_is_refused_and_nothing_of_it_is_said(to: str) -> None:
+    with pytest.raises(ConfigError, match="use https") as caught:
+        target(to=to).address()
+    assert "S3" not in str(caught.value)
+
+
 def test_an_address_may_lie_in_the_environment() -> None:
     told = target(to="env:HOOK")
     assert told.address({"HOOK": "https://x"}) == "https://x"

@@ -124,6 +124,8 @@ class Courier:
             status = self._post(self._target.address(), body, self._policy.timeout_s)
         except httpx.HTTPError as error:
             return type(error).__name__, True
+        except httpx.InvalidURL as error:
+            return type(error).__name__, False
         if httpx.codes.is_success(status):
             return "", False
         return f"it answered {status}", status >= _SERVERS_FAULT or status in _TOO_EARLY
@@ -141,9 +143,11 @@ class Courier:
 
 def post_json(address: str, body: dict[str, object], timeout_s: float) -> int:
     """Send it; follows no redirect, and reads of the answer no more than its status."""
+    written = json.dumps(body).encode("ascii")  # half characters, which a file's name may have, go as their code
+    kind = {"Content-Type": "application/json"}
     with (
         httpx.Client(timeout=timeout_s, follow_redirects=False) as client,
-        client.stream("POST", address, json=body) as answer,
+        client.stream("POST", address, content=written, headers=kind) as answer,
     ):
         return answer.status_code
 

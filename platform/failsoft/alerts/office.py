@@ -37,7 +37,8 @@ def at_work(couriers: Sequence[Courier], failed: Callable[[Courier, Exception], 
 
     Args:
         couriers: one of each target.
-        failed: told of an error that is no target's, such as a ledger that can't be read; the courier tries again.
+        failed: told of an error that is no target's, such as a ledger that can't be read, once until the courier,
+            which tries again, has succeeded or fails in another way.
     """
     over = threading.Event()
     threads = [threading.Thread(target=_carry, args=(courier, over, failed), daemon=True) for courier in couriers]
@@ -55,8 +56,12 @@ def at_work(couriers: Sequence[Courier], failed: Callable[[Courier, Exception], 
 
 
 def _carry(courier: Courier, over: threading.Event, failed: Callable[[Courier, Exception], None]) -> None:
+    said = ""
     while not over.wait(_LOOK_EVERY_S):
         try:
             courier.carry()
-        except OSError as error:
-            failed(courier, error)
+            said = ""
+        except Exception as error:  # noqa: BLE001 -- the end of a thread: whoever dies here tells nobody of anything any more
+            if repr(error) != said:
+                failed(courier, error)
+            said = repr(error)

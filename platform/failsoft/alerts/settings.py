@@ -107,11 +107,10 @@ class Target(_Entry):
         address = self.to if variable == self.to else environment.get(variable, "")
         if not address:
             raise ConfigError(f"target {self.name}: ${variable} is not set; export it with the address to send to")
-        parts = urlsplit(address)
-        if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
+        if not _keeps_to_itself(address):  # nothing of it in the words: all of it may be a secret
             raise ConfigError(
-                f"target {self.name}: its address begins with {address.split(':')[0][:20]!r}; use https://…, or "
-                "http:// on this machine"
+                f"target {self.name}: its address is none that this sends to; use https://HOST/…, or http:// on this "
+                "machine, without spaces or a line's end"
             )
         return address
 
@@ -175,6 +174,17 @@ def read_settings(root: Path) -> AlertSettings:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the file"
         raise ConfigError(f"{path}: {where}: {first['msg']}; see the head of failsoft/alerts/settings.py") from None
+
+
+def _keeps_to_itself(address: str) -> bool:
+    if not address.isprintable() or " " in address:  # a line's end at the end of a variable is the usual one
+        return False
+    try:
+        parts = urlsplit(address)
+        host, _port = parts.hostname, parts.port
+    except ValueError:
+        return False
+    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK))
 
 
 def _seconds(text: str) -> float:

@@ -101,7 +101,7 @@ def _posted(address: str, body: dict[str, object]) -> int:
 
     try:
         return post_json(address, body, DeliveryPolicy().timeout_s)
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise ConfigError(f"it can't be reached ({type(error).__name__}); look at its address") from None
 
 
