@@ -89,6 +89,24 @@ def test_an_alert_that_repeats_itself_is_one_force_until_half_of_its_time_is_ove
     assert len(world.gateway.forced) == 2
 
 
+def test_of_two_alerts_the_longer_force_holds(world: World) -> None:
+    rules = [*RULES, Rule.model_validate({"alert": "Flood", "action": "degrade", "for": "2h"})]
+    world.http = TestClient(build_receiver(rules=lambda: rules, acts=world.acts, token=TOKEN))
+    world.send(alert("Burn"))
+    world.send(alert("Flood"))
+    world.clock.advance(3660.0)
+    world.send(alert("Burn"))
+    assert [forced[0] for forced in world.gateway.forced] == [1800.0, 7200.0], "the last one would have ended it sooner"
+
+
+def test_a_reason_is_never_longer_than_the_gateway_takes(world: World) -> None:
+    name = "x" * 200
+    rules = [Rule.model_validate({"alert": name, "action": "degrade"})]
+    world.http = TestClient(build_receiver(rules=lambda: rules, acts=world.acts, token=TOKEN))
+    world.send(alert(name) | {"annotations": {"summary": "y" * 1000}})
+    assert [len(forced[1]) for forced in world.gateway.forced] == [500]
+
+
 def test_a_run_is_told_to_leave_by_label_or_by_rule(world: World) -> None:
     world.send(alert("Drop", run="one"), alert("DropOfTwo", run="one"))
     assert (world.told("one"), world.told("two")) == ("alert Drop: it burns", "alert DropOfTwo: it burns")

@@ -16,6 +16,8 @@ from failsoft.artifacts.home import refuse_run_name
 from failsoft.errors import ConfigError
 
 MAX_ALERTS = 500
+_LONGEST_WHY = 500
+"""What the gateway's routes for operators take."""
 _Labels = dict[str, Annotated[str, Field(max_length=10_000)]]
 
 
@@ -68,7 +70,7 @@ def _answer(alert: Alert, rule: Rule | None) -> Answer:
     if alert.status != "firing":
         return Answer(alert=name, said="it is over; what it began ends by itself")
     said = alert.annotations.get("summary", "").strip()[:300]
-    why = f"alert {name}: {said}" if said else f"alert {name}"
+    why = (f"alert {name}: {said}" if said else f"alert {name}")[:_LONGEST_WHY]
     if rule.action is Action.DEGRADE:
         return Answer(alert=name, said="degrade", order=Order(action=rule.action, why=why, for_s=rule.for_s))
     run = rule.run or alert.labels.get("run", "")

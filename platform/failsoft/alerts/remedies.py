@@ -20,15 +20,15 @@ class Remedies:
     Args:
         home: whose runs may be stopped.
         client: makes a client of the gateway with the operator's token.
-        clock: so that a repeated alert does not push the end of a force away for ever: within half of its time the
-            same order is not given again.
+        clock: so that a repeated alert does not push the end of a force away for ever: an order is not given while a
+            force lasts for half of its time and more anyway, and none shortens what another one has ordered.
     """
 
     def __init__(self, home: Home, client: Callable[[], GatewayClient], clock: Clock) -> None:
         self._home = home
         self._client = client
         self._clock = clock
-        self._held_until_s = 0.0
+        self._ends_s = 0.0
         self._one = threading.Lock()
 
     def degrade(self, *, for_s: float, why: str) -> str:
@@ -39,11 +39,11 @@ class Remedies:
         """
         with self._one:
             now_s = self._clock.monotonic_s()
-            if now_s < self._held_until_s:
+            if now_s + for_s / 2.0 < self._ends_s:
                 return "already held back by an alert"
             with self._client() as client:
                 plan = client.degrade(for_s=for_s, why=why, by=BY)
-            self._held_until_s = now_s + for_s / 2.0
+            self._ends_s = now_s + for_s
         return f"held back for {for_s:.0f} s, plan epoch {plan.get('epoch')}"
 
     def stop_run(self, run: str, *, why: str) -> str:
