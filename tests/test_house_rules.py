@@ -15,7 +15,7 @@ from tests.conftest import ROOT
 MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 40
 SOURCE_ROOTS = ("platform", "serve_apps", "train_jobs", "tests")
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+DOCUMENTS = ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")
 MADE_AT_RUN_TIME = (".venv", ".failsoft", "build")
 
 FILES = sorted(path for root in SOURCE_ROOTS for path in (ROOT / root).rglob("*.py"))
