@@ -101,7 +101,9 @@ def test_the_example_that_people_copy_is_taken(tmp_path: Path) -> None:
         ("[drill.rest]\nfirst_s = 0", "what fell rests for some time, above 0 s"),
         ("[drill.rest]\nfactor = 0.5", "in [drill.rest] factor is 0.5; waits must not shrink"),
         ("[drill]\nmargin = 0.2\nmargin = 0.3", "can't be read as stage settings"),
+        ("[drill]\nquiet_s = 0.01", "quiet_s is 0.01, shorter than the first rest (2.0 s)"),
         ("[drill\n", "can't be read as stage settings"),
+        (f"drill = {'[' * 5000}", "can't be read as stage settings"),
     ],
 )
 @pytest.mark.parametrize("profile", ["drill", "production"])

@@ -104,7 +104,7 @@ def _policy(content: bytes | OSError | None, path: Path, profile: str) -> StageP
         if isinstance(content, OSError):
             raise content
         body = tomllib.loads(content.decode("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} can't be read as stage settings ({error}); give a TOML file") from error
     try:
         policies = {name: _changed(stage_policy(name), table, within=name) for name, table in body.items()}

@@ -138,6 +138,11 @@ class StagePolicy:
                 f"rest goes from first_s {self.rest.first_s} to cap_s {self.rest.cap_s}; what fell rests for some "
                 "time, above 0 s, and not for ever"
             )
+        if not self.quiet_s >= self.rest.first_s:
+            raise ConfigError(
+                f"quiet_s is {self.quiet_s}, shorter than the first rest ({self.rest.first_s} s): a model that falls "
+                "again and again would be forgiven each time, and its rest would never grow; use more"
+            )
         shortest_s = min(rule.min_time_s for rule in self.rules.values())
         if self.max_gap_s > shortest_s:
             raise ConfigError(
