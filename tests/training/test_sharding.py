@@ -116,6 +116,29 @@ def test_an_average_of_weights_that_lies_in_shards_goes_into_a_flat_state_and_ba
         assert again.shards == kept.shards
 
 
+def test_an_average_that_was_just_looked_at_is_kept_and_restored_by_its_shards() -> None:
+    with pretended(1, 2):
+        model = nn.Sequential(nn.Linear(4, 7), nn.Linear(7, 1))
+        average = AveragedModel(model)
+        for each in (model, average.module):
+            fully_shard(each)
+        state = TrainingState(model=model, optimizer=torch.optim.SGD(model.parameters()), ema=average)
+        kept = flatten(state)
+        kept = FlatState(tensors={name: one.clone() for name, one in kept.tensors.items()}, scalars=kept.scalars)
+        with torch.no_grad():
+            average(torch.zeros(2, 4))
+        assert not has_shards(average.module)  # torch leaves the outermost part whole for a backward pass
+        assert flatten(state).shards == kept.shards
+        with torch.no_grad():
+            for parameter in average.parameters():
+                parameter.zero_()
+            average(torch.zeros(2, 4))
+        flatten(state)
+        unflatten(kept, state, with_breaker=True)
+        again = flatten(state).tensors
+        assert [name for name, one in kept.tensors.items() if not torch.equal(one, again[name])] == []
+
+
 def test_a_part_of_a_sum_is_refused() -> None:
     with pretended(0, 2), pytest.raises(ConfigError, match="w is only a part of a sum"):
         shard_of("w", made((4,), (2,), [Partial()]))

@@ -174,13 +174,18 @@ def shards_in(tensors: Mapping[str, Tensor], optimizer: Optimizer, *, moments: s
     return {name: shard.to_plain() for name, shard in found.items()}
 
 
-def settled(model: nn.Module) -> None:
+def settled(*models: nn.Module | None) -> None:
     """Bring each parameter back to its shard, where a forward pass without a backward one left it whole.
 
+    An average is looked at, too: what is read from or written to its whole weights is gone with its next forward pass.
+
+    Args:
+        models: of a state; None for one that it lacks.
+
     Raises:
-        ConfigError: the model is in FSDP1's wrapper, whose shards nothing here can tell from whole tensors.
+        ConfigError: one is in FSDP1's wrapper, whose shards nothing here can tell from whole tensors.
     """
-    for module in model.modules():
+    for module in (module for model in models if model is not None for module in model.modules()):
         if type(module).__name__ == "FullyShardedDataParallel":
             raise ConfigError(
                 "the model is in FullyShardedDataParallel (FSDP1), which hides what each rank holds; use "

@@ -98,7 +98,7 @@ def flatten(state: TrainingState) -> FlatState:
         ConfigError: the scheduler or optimizer holds something that JSON cannot say, or a tensor is sharded in a way
             that can't be kept.
     """
-    settled(state.model)
+    settled(state.model, state.ema)
     moments, groups, rest = _flat_optimizer(state.optimizer)
     scalars = {
         "position": state.position,

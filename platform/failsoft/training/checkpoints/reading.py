@@ -47,7 +47,7 @@ def read_state(artifact: Artifact, state: TrainingState, ranks: Ranks, *, conver
     scalars = read_scalars(path.read_text("utf-8"), where=str(path))
     if not (is_in_shards(artifact.manifest) or has_shards(state.model)):
         return FlatState(tensors=read_tensors(artifact), scalars=scalars)
-    settled(state.model)
+    settled(state.model, state.ema)
     with closing(ShardReader(artifact.path, rank=ranks.rank, world=ranks.world)) as reader:
         tensors, shards = read_here(reader, state, convert=convert)
     return FlatState(tensors=tensors, scalars=scalars | {HELD: shards})
