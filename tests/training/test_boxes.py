@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -70,6 +70,38 @@ def test_a_piece_that_is_there_twice_does_not_make_up_for_one_that_is_missing() 
     twice = [Piece(file=0, box=Box(offset=(0,), size=(2,))), Piece(file=1, box=Box(offset=(0,), size=(2,)))]
     with pytest.raises(DamagedArtifactError, match="1 pairs of pieces overlap"):
         refuse_gaps((4,), twice, name="w")
+
+
+@given(sharded(), st.data())
+def test_each_pair_of_pieces_that_overlap_is_found_wherever_they_lie(
+    made: tuple[tuple[int, ...], list[Piece]], data: st.DataObject
+) -> None:
+    shape, pieces = made
+    full = [piece for piece in pieces if piece.box.numel]
+    more = data.draw(st.lists(st.sampled_from(full), min_size=1, max_size=4)) if full else []
+    grown = [Piece(file=9, box=data.draw(st.sampled_from([one.box, Box.whole(shape)]))) for one in more]
+    every = data.draw(st.permutations([*pieces, *grown]))
+    pairs = sum(1 for left, right in combinations(every, 2) if left.box.overlap(right.box).numel)
+    if pairs:
+        with pytest.raises(DamagedArtifactError, match=f", {pairs} pairs of pieces overlap"):
+            refuse_gaps(shape, every, name="w")
+
+
+def test_the_pieces_of_many_ranks_are_not_all_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = 0
+    overlap = Box.overlap
+
+    def counted(self: Box, other: Box) -> Box:
+        nonlocal compared
+        compared += 1
+        return overlap(self, other)
+
+    monkeypatch.setattr(Box, "overlap", counted)
+    for cut in (0, 1):
+        boxes = (Box(offset=(at, 0)[:: 1 - 2 * cut], size=(1, 8)[:: 1 - 2 * cut]) for at in range(512))
+        pieces = [Piece(file=file, box=box) for file, box in enumerate(boxes)]
+        refuse_gaps((512, 8)[:: 1 - 2 * cut], pieces, name="w")
+    assert compared < 2 * 512
 
 
 def test_a_number_without_dimensions_is_one_piece() -> None:
