@@ -66,3 +66,11 @@ def test_a_window_that_is_full_says_what_its_newest_say_alone(read: list[tuple[f
     assert (
         fed(Likeness(Data(), window=size), *read).status() == fed(Likeness(Data(), window=size), *read[-size:]).status()
     )
+
+
+def test_labels_without_number_and_a_text_without_end_leave_nothing_behind_when_they_are_past() -> None:
+    likeness = fed(Likeness(Data(), window=3), (math.inf, 0.0, "play"), *[(4.0, 0.0, f"l{n}") for n in range(5000)])
+    fed(likeness, *[(4.0, 0.5, "play")] * 3)
+    shown = likeness.status()
+    assert (shown["oov"]["live"], shown["words"]["live"]) == (0.5, 4.0)
+    assert len(likeness._labels) == 1, "what is counted is what is in the window"

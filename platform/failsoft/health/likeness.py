@@ -58,7 +58,7 @@ class Likeness:
         """Take in one text that the model read; NaN and an empty label: unknown, and not counted."""
         if len(self._newest) == self._window:
             self._count(self._newest.popleft(), -1)
-        if not (words >= 0.0 and 0.0 <= oov_share <= 1.0):
+        if not (0.0 <= words < math.inf and 0.0 <= oov_share <= 1.0):
             words = oov_share = math.nan
         text = words, words * oov_share, label
         self._newest.append(text)
@@ -74,7 +74,7 @@ class Likeness:
     def status(self) -> dict[str, Any]:
         """Live and healthy values of each; None: unknown. ``in_words`` says the same for people."""
         labels, mix = self._labels.total(), self._healthy.label_mix
-        live = {label: count / labels for label, count in self._labels.items() if count}
+        live = {label: count / labels for label, count in self._labels.items()}
         moves = {label: live.get(label, 0.0) - mix.get(label, 0.0) for label in {*live, *mix}} if labels and mix else {}
         most = sorted(moves, key=lambda label: -abs(moves[label]))[:_MOVED]
         found: dict[str, Any] = {
@@ -97,6 +97,8 @@ class Likeness:
             self._counted += sign
         if label:
             self._labels[label] += sign
+            if not self._labels[label]:  # what an own model calls its answers has no bound
+                del self._labels[label]
 
 
 def _by_chance(mix: Mapping[str, float], labels: int) -> float:
