@@ -96,3 +96,10 @@ def test_the_doctor_prints_each_finding_and_its_json_has_the_same(tmp_path: Path
     findings = json.loads(said.output)
     assert {"python", "home", "operator token", "gateway", "ray"} <= {finding["about"] for finding in findings}
     assert said.exit_code == int(any(finding["mark"] == "bad" for finding in findings))
+
+
+def test_words_that_a_terminal_would_obey_or_cannot_write_are_shown_in_their_code(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl", SystemClock(), side=Side.SERVING, subject="half \udcff")
+    ledger.record("trip", "\x1b[2J \x1b]0;mine\x07 \u202egnp")
+    said = failsoft(tmp_path, "events")
+    assert "half \\udcff: \\u001b[2J \\u001b]0;mine\\u0007 \\u202egnp" in said

@@ -53,3 +53,12 @@ def test_what_is_not_there_is_refused_with_what_is(home: Path) -> None:
         failsoft(home, "replay")
     with pytest.raises(ArtifactMissingError, match="failsoft train"):
         failsoft(home, "replay", "--text", "play jazz")
+
+
+def test_a_half_character_or_a_terminals_sign_keeps_nobody_from_any_incident(tmp_path: Path) -> None:
+    Told(tmp_path).plan("degraded", "half \ud800 \x1b[2J")
+    for asked in (["incidents"], ["incidents", "--json"], ["report", "incident-last"]):
+        said = failsoft(tmp_path, *asked)
+        assert "\x1b" not in said
+        said.encode()
+    assert "half \\ud800 \\u001b[2J" in failsoft(tmp_path, "report", "incident-last")

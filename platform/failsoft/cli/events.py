@@ -17,6 +17,7 @@ from failsoft.errors import ConfigError
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Event, Side, parse_event
 from failsoft.health.ledger_files import Tail
+from failsoft.health.plain_text import plain
 
 _LOOK_EVERY_S = 0.25
 _LAST = 50
@@ -115,5 +116,9 @@ def _say(found: Iterable[Event], *, json_: bool) -> None:
         else:
             at = datetime.fromtimestamp(event.at_s, UTC).astimezone()
             head = f"{at:%Y-%m-%d %H:%M:%S} [{_COLOURS[event.side]}]{event.side:<8}[/]"
-            words = f"[bold]{escape(event.kind)}[/bold] {escape(event.subject)}: {escape(event.why)}"
+            words = f"[bold]{_shown(event.kind)}[/bold] {_shown(event.subject)}: {_shown(event.why)}"
             console.print(f"{head} {words}", highlight=False, soft_wrap=True)
+
+
+def _shown(text: str) -> str:
+    return escape(plain(text))

@@ -14,6 +14,7 @@ from failsoft.cli.app import HomeOption, app, console
 from failsoft.errors import ArtifactMissingError
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import read_ledger
+from failsoft.health.plain_text import plain
 
 if TYPE_CHECKING:
     from failsoft.incidents.finding import Incident
@@ -35,7 +36,7 @@ def incidents(
     place, now_s = Home.find(home), SystemClock().wall_s()
     stories = [_story(place, one, now_s) for one in incidents_of(read_ledger(place.ledger).events)]
     if json_:
-        console.print_json(data=[_as_json(story) for story in stories])
+        console.print_json(data=[_as_json(story) for story in stories], ensure_ascii=True)
         return
     table = Table("incident", "began", "took", "release", "stage", "replaced", "why")
     for story in stories:
@@ -49,7 +50,7 @@ def incidents(
             one.stage,
             f"{during.replaced:,} of {during.answers:,}",
         )
-        table.add_row(*map(escape, (*cells, one.why[:100])))
+        table.add_row(*(escape(plain(cell)) for cell in (*cells, one.why[:100])))
     console.print(table if stories else escape(f"no incident in {place.ledger}"))
     if stories:
         console.print(f"see one with: failsoft report {stories[-1].incident.name}")
@@ -72,7 +73,7 @@ def write_incident_report(place: Home, name: str, into: Path | None) -> list[Pat
     paths = [folder / f"{one.name}.html", folder / f"{one.name}.png"]
     write_durably(paths[0], page(story).encode("utf-8"))
     write_durably(paths[1], draw(story))
-    console.print(escape(story.headline()), highlight=False, soft_wrap=True)
+    console.print(escape(plain(story.headline())), highlight=False, soft_wrap=True)
     return paths
 
 

@@ -18,6 +18,7 @@ from failsoft.cli.app import HomeOption, app, console
 from failsoft.cli.incidents import story_of
 from failsoft.errors import ArtifactMissingError, ConfigError
 from failsoft.health.clock import SystemClock
+from failsoft.health.plain_text import plain
 
 if TYPE_CHECKING:
     from serve_apps.replay import Replayed
@@ -68,7 +69,7 @@ def _table(found: Sequence[Replayed], release: str) -> Table:
         sure = "–" if one.confidence is None else f"{one.confidence:.2f}"
         said = json.dumps(one.answer, ensure_ascii=False)[:80]
         cells = (str(one.asked), one.reads_as, f"{one.verdict} {repairs}", f"{one.source}: {said}", sure, one.why)
-        table.add_row(*(escape(_shown(cell)) for cell in cells))
+        table.add_row(*(escape(plain(cell)) for cell in cells))
     return table
 
 
@@ -80,7 +81,3 @@ def _kept(place: Home, incident: str) -> list[str]:
             "or give texts with --text"
         )
     return texts
-
-
-def _shown(text: str) -> str:
-    return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in text)

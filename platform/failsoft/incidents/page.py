@@ -6,6 +6,7 @@ import base64
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from failsoft.health.plain_text import plain
 from failsoft.incidents.answers import Totals
 from failsoft.incidents.picture import draw
 from failsoft.incidents.story import Story, clock
@@ -104,5 +105,4 @@ def _share(value: float | None) -> str:
 
 
 def _shown(text: str) -> str:
-    """Escaped; signs that would not show, or turn the text around, in their code."""
-    return escape("".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in text))
+    return escape(plain(text))
