@@ -10,6 +10,7 @@ import pytest
 
 from failsoft.doctor import cluster
 from failsoft.doctor.finding import Mark
+from failsoft.serving.plan.plan import Stage
 
 
 @pytest.fixture
@@ -38,7 +39,9 @@ def _refused() -> Exception:
     return httpx.ReadTimeout("nothing was said")
 
 
-@pytest.mark.parametrize(("stage", "mark"), [("full", Mark.GOOD), ("degraded", Mark.REMARK), ("ramp_20", Mark.REMARK)])
+@pytest.mark.parametrize(
+    ("stage", "mark"), [(stage, Mark.GOOD if stage is Stage.SERVING else Mark.REMARK) for stage in Stage]
+)
 def test_a_gateway_says_in_which_stage_it_is(
     somebody: int, monkeypatch: pytest.MonkeyPatch, stage: str, mark: Mark
 ) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from failsoft.doctor.finding import Finding, Mark
 from failsoft.errors import ConfigError, FailsoftError
 from failsoft.remote import GatewayClient
+from failsoft.serving.plan.plan import Stage
 from failsoft.serving.start_up import check_port, local_url
 
 _KNOCK_S = 2.0
@@ -34,8 +35,8 @@ def _who_answers(url: str) -> Finding:
     except FailsoftError as error:
         return Finding(about="gateway", mark=Mark.BAD, said=str(error), mend="another one with --port")
     stage = answer["stage"]
-    if stage == "full":
-        return Finding(about="gateway", mark=Mark.GOOD, said=f"{url} answers, at full share")
+    if stage == Stage.SERVING:
+        return Finding(about="gateway", mark=Mark.GOOD, said=f"{url} answers, and its model serves everybody")
     said = f"{url} answers, in stage {stage}"
     return Finding(about="gateway", mark=Mark.REMARK, said=said, mend=f"failsoft status --url {url}")
 
