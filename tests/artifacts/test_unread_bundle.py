@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from failsoft.artifacts.bundle import Bundle
+from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.store import Artifact
 from failsoft.errors import DamagedArtifactError
@@ -16,6 +16,9 @@ from failsoft.health.clock import SystemClock
 def fill(folder: Path) -> None:
     (folder / "weights").write_bytes(b"large")
     (folder / "rules").write_text("small", "utf-8")
+    (folder / Role.BASELINE).write_text("{}", "utf-8")
+    (folder / Role.GBDT).mkdir()
+    (folder / Role.GBDT / "one").write_text("a", "utf-8")
     (folder / "trees").mkdir()
     (folder / "trees" / "one").write_text("a", "utf-8")
     (folder / "trees" / "two").write_text("b", "utf-8")
@@ -48,3 +51,15 @@ def test_a_folder_is_verified_whole(artifact: Artifact, spoil: str) -> None:
         (artifact.path / "more").write_text("c", "utf-8")
     with pytest.raises(DamagedArtifactError):
         bundle.file("more" if spoil == "added" else "trees")
+
+
+@pytest.mark.parametrize("role", [Role.BASELINE, Role.GBDT])
+def test_a_part_that_was_published_and_is_gone_is_damage_and_not_a_release_without_it(
+    artifact: Artifact, role: Role
+) -> None:
+    bundle = Bundle.of(artifact, unread=True)
+    assert bundle.has(role)
+    assert not bundle.has(Role.QUALITY)
+    (artifact.path / role).rename(artifact.path.parent / "away")
+    with pytest.raises(DamagedArtifactError, match=f"{role} is absent"):
+        bundle.has(role)

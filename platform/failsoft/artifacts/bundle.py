@@ -135,8 +135,18 @@ class Bundle:
         return bool(self.meta.get("own_model"))
 
     def has(self, role: Role) -> bool:
-        """Whether this bundle has a part. The releases of own models may lack any."""
-        return (self.path / role).exists()
+        """Whether this bundle has a part. The releases of own models may lack any.
+
+        Raises:
+            DamagedArtifactError: it was published with the part, which is gone: to go on as if it never had one would
+                leave the watch without its baseline, or answers without their calibration.
+        """
+        there = (self.path / role).exists()
+        if not there and self.unread is not None:
+            known = self.unread.files
+            if role in known or any(name.startswith(f"{role}/") for name in known):
+                raise DamagedArtifactError(f"{self.path / role} is absent, but named in the manifest; publish it again")
+        return there
 
     def file(self, name: str) -> Path:
         """Where a file or folder of an own model lies, by the name that it was published under.
