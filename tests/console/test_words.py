@@ -88,5 +88,25 @@ def test_answers_of_the_last_minutes_are_all_in_the_chart_and_none_else(
     steps = history_of(lines, now_s=now_s, history_s=600.0, step_s=5.0)
     assert len(steps) == 120
     shown = sum(rate * 5.0 for step in steps for rate in step["rates"].values())
-    expected = sum(sum(sources.values()) for ago_s, sources in spans if -5.0 < ago_s < 600.0)
+    late_s = min((ago_s for ago_s, _ in spans if ago_s >= 0.0), default=0.0)
+    end_s = late_s if late_s < 10.0 else 0.0
+    inside = [
+        (max(0.0, min(ago_s + 5.0, end_s + 600.0) - max(ago_s, end_s)) / 5.0, sources) for ago_s, sources in spans
+    ]
+    expected = sum(part * sum(sources.values()) for part, sources in inside)
     assert shown == pytest.approx(expected, abs=1.0)
+
+
+@given(st.floats(0.0, 6.0), st.floats(0.9, 1.1))
+def test_steady_traffic_is_an_even_line_whenever_one_looks(late_s: float, slower: float) -> None:
+    took_s = 5.0 * slower
+    lines = [{"at_s": 10_000.0 - n * took_s, "span_s": took_s, "answers": {"a": {"none": 1000}}} for n in range(200)]
+    steps = history_of(lines, now_s=10_000.0 + late_s, history_s=600.0, step_s=5.0)
+    rates = [step["rates"]["a"] for step in steps]
+    assert rates == pytest.approx([1000 / took_s] * 120, rel=1e-3)
+
+
+def test_where_nobody_was_answered_for_a_while_the_line_falls() -> None:
+    lines = [{"at_s": 10_000.0, "span_s": 5.0, "answers": {"a": {"none": 1000}}}]
+    steps = history_of(lines, now_s=10_020.0, history_s=600.0, step_s=5.0)
+    assert [bool(step["rates"]) for step in steps[-6:]] == [False, True, False, False, False, False]

@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 from failsoft.health.clock import Clock
 from failsoft.health.json_object import is_count, is_finite, json_object
 from failsoft.health.ledger_files import Position, Tail, last_bytes
-from failsoft.serving.watching.answer_history import NONE, VERSION
+from failsoft.serving.watching.answer_history import NONE, SPAN_S, VERSION
 
 READ_BYTES = 4 * 1024 * 1024
 """Of what has come since the last look; what lies further back is passed over, and said to be."""
@@ -59,7 +59,7 @@ class AnswersSeen:
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._lines = Follower(path, clock)
-        self._spans: deque[tuple[float, Mapping[str, Mapping[str, int]]]] = deque(maxlen=HELD)
+        self._spans: deque[tuple[float, float, Mapping[str, Mapping[str, int]]]] = deque(maxlen=HELD)
         self._is_cut = False
 
     def read(self) -> None:
@@ -70,16 +70,20 @@ class AnswersSeen:
                 self._is_cut = True
             if _is_span(body):
                 self._is_cut = self._is_cut or len(self._spans) == HELD
-                self._spans.append((float(body["at_s"]), body["answers"]))
+                self._spans.append((float(body["at_s"]), _took_s(body), body["answers"]))
 
     def since(self, began_s: float) -> list[dict[str, Any]]:
         """Those that ended at this wall time or later, as the chart takes them."""
-        return [{"at_s": at_s, "answers": answers} for at_s, answers in self._spans if at_s >= began_s]
+        return [
+            {"at_s": at_s, "span_s": took_s, "answers": answers}
+            for at_s, took_s, answers in self._spans
+            if at_s >= began_s
+        ]
 
     def replaced(self, began_s: float, until_s: float) -> str | None:
         """How many of how many answers in this time were not the model's in service; None: none of them was read."""
         answers = replaced = 0
-        for at_s, sources in self._spans:
+        for at_s, _took, sources in self._spans:
             if began_s <= at_s <= until_s:
                 for whys in sources.values():
                     counted = sum(whys.values())
@@ -88,6 +92,11 @@ class AnswersSeen:
         said = f"{replaced:,} of {answers:,}"
         is_whole = not self._is_cut or (bool(self._spans) and self._spans[0][0] <= began_s)
         return said if is_whole else f"at least {said}" if answers else None
+
+
+def _took_s(body: Mapping[str, Any]) -> float:
+    took_s = body.get("span_s")
+    return float(took_s) if is_finite(took_s) else SPAN_S
 
 
 def _is_span(body: dict[str, Any] | None) -> TypeGuard[dict[str, Any]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil, floor
 from typing import Any
 
+_LONGEST_STEPS = 100
 _STAGE_WORDS = {
     "serving": "answers everything",
     "degraded": "is out of service",
@@ -60,22 +62,40 @@ def arms_of(status: Mapping[str, Any], rollout: Mapping[str, Any]) -> list[list[
 def history_of(
     spans: Sequence[Mapping[str, Any]], *, now_s: float, history_s: float, step_s: float
 ) -> list[dict[str, Any]]:
-    """Answers a second by source, in equal steps that end now.
+    """Answers a second by source, in equal steps, each span spread over the time it took.
+
+    The last step ends with the last span that was heard of: what is being counted just now would look like a fall. When
+    that is longer ago than two steps, nobody was answered, and the steps end now.
 
     Args:
-        spans: lines of the answer history; of any gateway, in any order.
+        spans: lines of the answer history; of any gateway, in any order. One that does not say how long it took is
+            taken for a step.
         now_s: wall time.
         history_s: how far back.
         step_s: width of a step.
     """
     count = int(history_s / step_s)
+    newest_s = max((float(span["at_s"]) for span in spans if span["at_s"] <= now_s), default=now_s)
+    end_s = newest_s if now_s - newest_s < 2 * step_s else now_s
     steps: list[dict[str, float]] = [{} for _ in range(count)]
     for span in spans:
-        place = count - 1 - int((now_s - float(span["at_s"])) / step_s)
-        if 0 <= place < count:
-            for source, whys in span["answers"].items():
-                steps[place][source] = steps[place].get(source, 0.0) + sum(whys.values()) / step_s
+        sources = {source: sum(whys.values()) for source, whys in span["answers"].items()}
+        for place, part in _parts(span, end_s - history_s, step_s):
+            if 0 <= place < count:
+                for source, answers in sources.items():
+                    steps[place][source] = steps[place].get(source, 0.0) + part * answers / step_s
     return [{"rates": {source: round(rate, 3) for source, rate in step.items()}} for step in steps]
+
+
+def _parts(span: Mapping[str, Any], start_s: float, step_s: float) -> list[tuple[int, float]]:
+    """In which steps the span lies, and with which part of it."""
+    took_s = float(span.get("span_s", step_s))
+    if not 0.0 < took_s <= _LONGEST_STEPS * step_s:
+        took_s = step_s
+    end = (float(span["at_s"]) - start_s) / step_s
+    begin = end - took_s / step_s
+    inside = ((place, min(end, place + 1) - max(begin, place)) for place in range(floor(begin), ceil(end)))
+    return [(place, steps * step_s / took_s) for place, steps in inside]
 
 
 def _share(share: float) -> str:
