@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -162,6 +163,50 @@ def test_the_first_to_call_reports_and_a_rank_that_is_late_itself_waits_for_the_
     assert group.clock.monotonic_s() - began_s == 1802.0  # it was told already
     assert len(group.told("hang_report")) == 1
     assert [event.data["rank"] for event in group.told("hang")] == [1, 0]
+
+
+class Full(Muster):
+    """Its folder lies on a disk that takes nothing new."""
+
+    def call(self) -> bool:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+class FullOnceCalled(Muster):
+    """The same, from the call on."""
+
+    def say(self, statement: Statement) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def told(self) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("kind", [Full, FullOnceCalled])
+def test_on_a_full_disk_a_worker_that_hangs_ends_all_the_same_and_the_log_has_its_stacks(
+    tmp_path: Path, kind: type[Muster], caplog: pytest.LogCaptureFixture
+) -> None:
+    group = Group(tmp_path, 2)
+    (tmp_path / "ledger.jsonl").mkdir()  # refuses, even for root
+    group.dogs[1].joins(kind(folder=tmp_path / "hangs" / "group-1", rank=1, processes=(NOBODY,) * 2, clock=group.clock))
+    for _ in range(1802):
+        if not group.ended:
+            group.clock.advance(1.0)
+            group.dogs[1].look()
+    assert group.ended == [1]
+    assert "start-up at batch 0 takes longer than its 1800 s" in caplog.text
+    assert "stacks" in caplog.text
+    assert "hang_report" not in caplog.text  # it would say that this rank itself is silent
+
+
+def test_a_witness_that_can_leave_no_word_goes_on_watching(tmp_path: Path) -> None:
+    group = Group(tmp_path, 2)
+    full = FullOnceCalled(folder=tmp_path / "hangs" / "group-1", rank=1, processes=(NOBODY,) * 2, clock=group.clock)
+    group.dogs[1].joins(full)
+    full.call()
+    group.dogs[1].look()
+    group.dogs[1].look()
+    assert [event.data["rank"] for event in group.told("hang_witness")] == [1]
 
 
 @pytest.mark.parametrize("way", ["stands", "backward", "watchdog is dead", "holds the interpreter"])

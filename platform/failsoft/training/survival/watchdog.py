@@ -18,7 +18,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -173,18 +173,27 @@ class Watchdog:
             faulthandler.dump_traceback_later(after_s, exit=True, file=self._file)
 
     def _give_up(self, mark: Mark) -> None:
-        """The file first: it needs least of what may be broken. When the disk hangs or refuses, the timer ends us."""
+        """When the disk hangs, the timer ends us. One that refuses costs the others' words: ours go to the log then."""
         self._arm(_LAST_WORDS_S + 2.0 * self._policy.muster_s)
-        first = self._muster is not None and self._muster.call()
+        first = self._calls()
         limit_s = self._policy.limit_s(mark.phase)
         where = innermost(self._watched) or "no call"
         why = f"{mark.phase} at batch {mark.position} takes longer than its {limit_s:g} s; it is in {where}"
         self._leave_stacks("hang", why, mark, limit_s=limit_s)
-        if self._muster is not None and first:
-            self._report(self._muster, mark)
-        elif self._muster is not None:
-            self._muster.await_told(2.0 * self._policy.muster_s)
+        with suppress(OSError):
+            if self._muster is not None and first:
+                self._report(self._muster, mark)
+            elif self._muster is not None:
+                self._muster.await_told(2.0 * self._policy.muster_s)
         self._end(EXIT_HUNG)
+
+    def _calls(self) -> bool:
+        """Call the others; returns whether this rank is the first. Storage that takes no call reaches nobody."""
+        try:
+            return self._muster is not None and self._muster.call()
+        except OSError:
+            self._muster = None
+            return False
 
     def _answer(self, mark: Mark, muster: Muster) -> None:
         """Another rank ends for a hang: say where this one stands, and help those who can't. It is ended by others."""
@@ -202,10 +211,11 @@ class Watchdog:
         """In the file, in the ledger, and for the other ranks; the last only once the ledger has them."""
         frame, where = frame_of(self._watched), innermost(self._watched)
         stacks = stacks_of_all_threads(first=self._watched)
-        if self._file is not None:
-            self._file.write(f"{why}\n{stacks}\n")
-            self._file.flush()
-        self._kept = self._kept or self._files.set_aside(self._post.rank)
+        with suppress(OSError):
+            if self._file is not None:
+                self._file.write(f"{why}\n{stacks}\n")
+                self._file.flush()
+            self._kept = self._kept or self._files.set_aside(self._post.rank)
         self._post.ledger.record(
             kind,
             why,
@@ -215,14 +225,16 @@ class Watchdog:
             since_s=round(self._patience.since_s, 3),
             where=where,
             stacks=bounded(stacks),
-            file=str(self._kept),
+            file=str(self._kept or self.path),
             **data,
         )
         if self._muster is not None:
             rank, standing = self._post.rank, standing_of(frame)
-            self._muster.say(
-                Statement(rank=rank, phase=mark.phase, position=mark.position, standing=standing, where=where)
-            )
+            said = Statement(rank=rank, phase=mark.phase, position=mark.position, standing=standing, where=where)
+            try:
+                self._muster.say(said)
+            except OSError:  # a report without our own word would blame us
+                self._muster = None
 
     def _report(self, muster: Muster, mark: Mark) -> None:
         """Say who stands where and who is probably to blame, once all ranks have spoken or had the time to."""
