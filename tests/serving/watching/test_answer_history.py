@@ -73,6 +73,19 @@ def test_unless_switched_on_no_text_is_kept_only_its_shape() -> None:
     assert "xxxx xxxx 99/9 🎷🎷 " in line
 
 
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        ("ⓗⓔⓛⓛⓞ ①", "xxxxx 9"),
+        ("नमस्ते", "xxx्xx"),
+        ("e\u0301 ❤\ufe0f 🎷 \U0001d400", "x\u0301 ❤\ufe0f 🎷 x"),
+        ("\x00\ud800", "\\u0000\\ud800"),
+    ],
+)
+def test_no_letter_of_any_script_is_kept_in_a_shape(text: str, shape: str) -> None:
+    assert shape_of(text) == shape
+
+
 def test_what_callers_must_not_find_in_a_file_is_hidden_from_kept_texts() -> None:
     told = history(keep_texts=True)
     told.answered(

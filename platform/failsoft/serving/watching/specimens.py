@@ -1,13 +1,15 @@
 """A few of the requests that the model in service did not answer: enough to see what broke it, and no more.
 
-Unless a project switches texts on, only their *shape* is kept: each letter is ``x``, each digit ``9``; signs, spaces
-and emoji stay, since they are what breaks a tokenizer and tell nothing about the caller.
+Unless a project switches texts on, only their *shape* is kept: each letter is ``x``, also one in a circle and a vowel
+that is written as a mark, each digit ``9``; signs, spaces and emoji stay, since they are what breaks a tokenizer and
+tell nothing about the caller.
 """
 
 from __future__ import annotations
 
 import random
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +20,7 @@ MAX_CHARACTERS = 300
 """Of a text or a shape; the rest is cut."""
 HIDDEN = "▮"
 DEFAULT_HIDES = (
-    r"[\w.+-]+@[\w-]+\.[\w.]+",  # addresses of mail
+    r"[\w.+-]{1,64}@[\w-]{1,63}\.[\w.]+",  # addresses of mail (RFC 5321's bounds; without them a text costs its square)
     r"https?://\S+",
     r"\+?\d[\d\s().-]{5,}\d",  # numbers of phones, cards, accounts
 )
@@ -89,8 +91,20 @@ def hidden(text: str, patterns: Sequence[re.Pattern[str]]) -> str:
 
 
 def _sign(sign: str) -> str:
-    if sign.isalpha():
+    if sign.isascii():
+        return "x" if sign.isalpha() else "9" if sign.isdigit() else sign if sign.isprintable() else _code(sign)
+    if any(map(str.isalpha, unicodedata.normalize("NFKC", sign))) or _is_vowel(sign):
         return "x"
     if sign.isnumeric():
         return "9"
-    return sign if sign.isprintable() else f"\\u{ord(sign):04x}"
+    return sign if sign.isprintable() else _code(sign)
+
+
+def _is_vowel(sign: str) -> bool:
+    """A mark that takes a place of its own in a word; accents and what picks a sign's look do not."""
+    is_mark = unicodedata.category(sign) in {"Mn", "Mc"} and not unicodedata.combining(sign)
+    return is_mark and not unicodedata.name(sign, "").startswith("VARIATION SELECTOR")
+
+
+def _code(sign: str) -> str:
+    return f"\\u{ord(sign):04x}"
