@@ -12,7 +12,7 @@
 VENV := .venv
 STAMP := $(VENV)/.set-up
 RUN := $(VENV)/bin
-LANDING := cluster_commands serving_incident shared_window training_hang training_job training_kill torn_writes
+LANDING := cluster_commands metrics serving_incident shared_window training_hang training_job training_kill torn_writes
 
 .PHONY: demo test drill landing soak bench lint format style types layers setup clean help
 .DEFAULT_GOAL := help
