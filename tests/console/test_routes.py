@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from failsoft.console import feed as feed_module
 from failsoft.console.feed import Feed
 from failsoft.console.routes import MAX_VIEWERS, Viewers
 from failsoft.health.clock import SystemClock
@@ -124,6 +125,29 @@ async def test_incidents_answers_and_an_absent_controller_are_shown(scene: Scene
     assert body["incidents"][0]["replaced"] == "760 of 960"
     assert {source for step in body["history"] for source in step["rates"]} == {"primary", "gbdt", "rules"}
     assert "controller is away" in body["now"]["why"]
+
+
+@pytest.mark.anyio
+async def test_a_controller_that_hangs_keeps_nobody_from_seeing_and_is_asked_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "_ROLLOUT_S", 0.01)
+    asked, answers = 0, asyncio.Event()
+
+    async def hang() -> dict[str, Any]:
+        nonlocal asked
+        asked += 1
+        await answers.wait()
+        return {"waits_for": "40 more answers"}
+
+    feed = Feed(scene.home, status=scene.status, rollout=hang, clock=SystemClock())
+    for _ in range(3):
+        assert "controller is away (it has not answered yet)" in (await feed.look())["now"]["why"]
+    assert asked == 1
+    answers.set()
+    await asyncio.sleep(0)
+    monkeypatch.setattr(feed_module, "_ROLLOUT_S", 30.0)
+    assert "It waits for: 40 more answers" in (await feed.look())["now"]["why"]
 
 
 @pytest.mark.anyio

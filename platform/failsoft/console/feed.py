@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -25,6 +26,8 @@ _EVENTS = 5000
 _LARGE_BYTES = 4096
 """Of an event with a longer line only the details that are numbers, words or nothing are held."""
 _FOUND = 200
+_ROLLOUT_S, _OLD_S = 1.0, 30.0
+"""The controller is waited for so long in one look; what it said so long ago is old, and it is asked again."""
 _INCIDENTS = 8
 _RUNS = 10
 _DISK_EVERY = 5
@@ -59,15 +62,14 @@ class Feed:
         self._answers = AnswersSeen(home.serving / FILE_NAME, clock)
         self._from_disk: dict[str, Any] = {"incidents": [], "runs": [], "since": ""}
         self._recent: list[dict[str, Any]] = []
+        self._asked: asyncio.Future[dict[str, Any]] | None = None
+        self._asked_at_s = 0.0
         self._looks = 0
 
     async def look(self) -> dict[str, Any]:
         """All that the page shows, as JSON holds it; the slow part is :meth:`read_disk`."""
         status = self._status()
-        try:
-            rollout = await self._rollout()
-        except FailsoftError as error:
-            rollout = {"error": str(error)}
+        rollout = await self._asked_controller()
         now_s = self._clock.wall_s()
         return {
             "at_s": now_s,
@@ -76,6 +78,21 @@ class Feed:
             "history": history_of(self._recent, now_s=now_s, history_s=HISTORY_S, step_s=STEP_S),
             "history_s": HISTORY_S,
         } | self._from_disk
+
+    async def _asked_controller(self) -> dict[str, Any]:
+        """What it says; one that does not answer keeps nobody from seeing the rest, and is asked once at a time."""
+        now_s = self._clock.monotonic_s()
+        if self._asked is None or now_s - self._asked_at_s > _OLD_S:
+            self._asked, self._asked_at_s = asyncio.ensure_future(self._rollout()), now_s
+        asked = self._asked
+        done, _ = await asyncio.wait({asked}, timeout=_ROLLOUT_S)
+        if not done:
+            return {"error": "it has not answered yet"}
+        self._asked = None
+        try:
+            return asked.result()
+        except FailsoftError as error:
+            return {"error": str(error)}
 
     def read_disk(self) -> None:
         """What came to ledger and answers; every fifth time also incidents and runs. Blocks on the disk."""
@@ -128,7 +145,11 @@ class Feed:
             return ""
         story = Story(incident=one, spans=(), now_s=self._clock.wall_s())
         saw = self._answers.replaced(one.began_s, story.until_s)
-        seen = f"{saw} answers since then came from something else than it" if saw else "see its report for how many saw it"
+        seen = (
+            f"{saw} answers since then came from something else than it"
+            if saw
+            else "see its report for how many saw it"
+        )
         return f"{one.name} since {clock(one.began_s)} ({story.lasted_s:.0f} s): {seen}."
 
     def _runs(self) -> list[list[str]]:
