@@ -158,6 +158,19 @@ def test_each_event_counts_once_however_many_drivers_there_were(scene: Scene) ->
     assert scene.gauge(table.WORKERS) == 1.0
 
 
+@pytest.mark.parametrize("cut", ["all", "the oldest"])
+def test_what_comes_after_a_ledger_was_cut_counts_in_the_next_driver_too(scene: Scene, cut: str) -> None:
+    for undone in (1, 2, 3, 4):
+        scene.ledger.record("rolled_back", "", undone_steps=undone)
+    scene.look()
+    lines = scene.ledger.path.read_bytes().splitlines(keepends=True)
+    scene.ledger.path.write_bytes(b"" if cut == "all" else b"".join(lines[2:]))
+    scene.ledger.record("rolled_back", "", undone_steps=5)
+    scene.driver()
+    scene.look()
+    assert (scene.counter(table.ROLLBACKS), scene.counter(table.UNDONE)) == (5.0, 15.0)
+
+
 def test_what_holds_is_known_to_the_next_driver_too(scene: Scene) -> None:
     scene.ledger.record("run_started", "", attempt=1, world=4)
     scene.ledger.record("snapshot_memory", "", held_bytes=1000)

@@ -1,17 +1,19 @@
 """A run's metrics, read from what it leaves behind: ledger, progress file, position. Its workers spend nothing on them.
 
-The driver looks every few seconds. Each event counts once, also across drivers: how many were counted lies in the run's
-folder, so that ``increase()`` over all drivers' series is what happened. What is to be added up from the whole story
-(goodput, degradations) is added up anew only after a hundred times the time that it took.
+The driver looks every few seconds. Each event counts once, also across drivers: how many were counted, and which was
+the last, lies in the run's folder, so that ``increase()`` over all drivers' series is what happened, also where
+somebody removed old files of the ledger meanwhile. What is to be added up from the whole story (goodput, degradations)
+is added up anew only after a hundred times the time that it took.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from failsoft.artifacts.manifest import digest_bytes
 from failsoft.health import training_metrics as table
 from failsoft.health.age import Age
 from failsoft.health.clock import Clock
@@ -27,7 +29,7 @@ from failsoft.training.memory.rungs import Rung
 from failsoft.training.progress import PositionMark, Progress, read_progress
 
 SEEN_NAME = "metrics_seen"
-"""The file in a run's folder that says how many of its events are counted."""
+"""The file in a run's folder that says how many of its events are counted, and the mark of the last."""
 _SUMS_EVERY_S = 15.0
 _SUMS_REST = 100.0
 _LARGE = ("reproduction", "stacks")
@@ -49,7 +51,7 @@ class RunMetrics:
         self._run = folder.name
         self._tail = Tail(ledger)
         self._events: list[Event] = []
-        self._seen = _read_seen(folder)
+        self._seen: _Seen | None = _read_seen(folder)
         self._moved, self._saved = Age(clock), Age(clock)
         self._before: tuple[float, int] | None = None
         self._sums_due_s = clock.monotonic_s()
@@ -77,21 +79,24 @@ class RunMetrics:
         self._book.put(metric, value, self._run)
 
     def _read_events(self) -> None:
-        before = self._seen
-        for line in self._tail.new_lines():
-            event = parse_event(line)
-            if event is not None and event.side is Side.TRAINING and event.subject == self._run:
-                self._read(event)
-        if self._seen != before:
-            _write_seen(self._folder, self._seen)
+        lines = [(line, event) for line in self._tail.new_lines() if (event := self._ours(line)) is not None]
+        counted = 0 if self._seen is None else self._seen.among([line for line, _ in lines])
+        self._seen = None if lines else self._seen  # asked for once: whatever comes after the first lines is new
+        for number, (_, event) in enumerate(lines):
+            self._read(event, count=number >= counted)
+        if len(lines) > counted:
+            _write_seen(self._folder, _Seen(count=len(self._events), mark=_mark(lines[-1][0])))
 
-    def _read(self, event: Event) -> None:
+    def _ours(self, line: bytes) -> Event | None:
+        event = parse_event(line)
+        return event if event is not None and event.side is Side.TRAINING and event.subject == self._run else None
+
+    def _read(self, event: Event, *, count: bool) -> None:
         self._checkpoints += event.kind == "checkpoint_published"
         small = {name: value for name, value in event.data.items() if name not in _LARGE}
         self._events.append(replace(event, data=small))
         note_event(event, self._book, self._run)
-        if len(self._events) > self._seen:
-            self._seen = len(self._events)
+        if count:
             count_event(event, self._book, self._run)
 
     def _progress(self, progress: Progress) -> None:
@@ -142,17 +147,37 @@ def _rung(names: list[str]) -> str:
     return by_value.get(names[-1], "") if names else ""
 
 
-def _read_seen(folder: Path) -> int:
-    """0 before the first look, and where nobody can say."""
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """Which events earlier drivers have counted."""
+
+    count: int
+    mark: str
+    """Of the last of them; empty: not known."""
+
+    def among(self, lines: Sequence[bytes]) -> int:
+        """How many of a ledger's lines are counted: all up to the marked one, and none where that was removed."""
+        if not self.mark or (0 < self.count <= len(lines) and _mark(lines[self.count - 1]) == self.mark):
+            return self.count
+        return max((number for number, line in enumerate(lines, start=1) if _mark(line) == self.mark), default=0)
+
+
+def _mark(line: bytes) -> str:
+    return digest_bytes(line)[-16:]
+
+
+def _read_seen(folder: Path) -> _Seen:
+    """Nothing before the first look, and where nobody can say."""
     try:
-        return max(0, int((folder / SEEN_NAME).read_text("utf-8")))
+        count, _, mark = (folder / SEEN_NAME).read_text("utf-8").strip().partition(" ")
+        return _Seen(count=max(0, int(count)), mark=mark)
     except (OSError, ValueError):
-        return 0
+        return _Seen(count=0, mark="")
 
 
-def _write_seen(folder: Path, seen: int) -> None:
+def _write_seen(folder: Path, seen: _Seen) -> None:
     """Replaced whole. A disk that takes no more words must not end what they are about: they count once more then."""
     aside = folder / f"{SEEN_NAME}.aside"
     with suppress(OSError):
-        aside.write_text(f"{seen}\n", "utf-8")
+        aside.write_text(f"{seen.count} {seen.mark}\n", "utf-8")
         aside.replace(folder / SEEN_NAME)
