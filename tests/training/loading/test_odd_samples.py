@@ -72,6 +72,10 @@ def endless() -> Any:
     return held
 
 
+def laid_out_for_mkldnn() -> Any:
+    return {"x": torch.zeros(3).to_mkldnn()}
+
+
 def elsewhere() -> Any:
     return {"x": torch.zeros(3, device="meta")}
 
@@ -84,10 +88,11 @@ def elsewhere() -> Any:
         (with_graph, BadKind.MALFORMED),
         (endless, BadKind.MALFORMED),
         (elsewhere, BadKind.MALFORMED),
+        (laid_out_for_mkldnn, BadKind.MALFORMED),
     ],
 )
 def test_an_odd_sample_costs_itself_alone(make: Callable[[], Any], kind: BadKind) -> None:
-    batch = load(make, collate=default_collate if make is not one_way else list)
+    batch = load(make, collate=list if make in {one_way, laid_out_for_mkldnn} else default_collate)
     assert [(bad.index, bad.kind) for bad in batch.bad] == [(2, kind)]
     assert batch.weights == (1.0, 1.0, 0.0, 1.0)
 
@@ -95,6 +100,26 @@ def test_an_odd_sample_costs_itself_alone(make: Callable[[], Any], kind: BadKind
 @pytest.mark.parametrize("make", [lambda: {"x": np.float32("nan")}, lambda: Row(torch.tensor([1.0, float("nan")]))])
 def test_nan_is_found_in_numbers_of_numpy_and_in_dataclasses(make: Callable[[], Any]) -> None:
     assert [bad.kind for bad in load(make, collate=list).bad] == [BadKind.NOT_FINITE]
+
+
+@pytest.mark.parametrize(
+    "laid_out",
+    [
+        Tensor.to_sparse,
+        Tensor.to_sparse_csr,
+        Tensor.to_sparse_csc,
+        lambda one: torch.nested.as_nested_tensor(list(one), layout=torch.jagged),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Sparse CS")  # torch calls them beta
+def test_samples_that_are_sparse_or_nested_are_as_good_as_others(laid_out: Callable[[Tensor], Tensor]) -> None:
+    class Sparse:
+        def __getitem__(self, index: int) -> Any:
+            return {"x": laid_out(torch.tensor([[0.0, 1.0], [float("nan") if index == 2 else 2.0, 0.0]]))}
+
+    batch = Checked(Sparse(), collate=list).load(Ask(position=1, indices=(0, 1, 2, 3)))
+    assert [(bad.index, bad.kind) for bad in batch.bad] == [(2, BadKind.NOT_FINITE)]
+    assert batch.weights == (1.0, 1.0, 0.0, 1.0)
 
 
 def test_a_length_that_is_no_number_is_too_long() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from failsoft.errors import ConfigError
@@ -72,7 +73,7 @@ def is_large(sample: object) -> bool:
     """Whether a sample is better looked at while it is in the processor's cache than later, in its batch."""
     if surely_all(sample, _is_small):
         return False
-    return any(isinstance(leaf, Tensor | np.ndarray) and leaf.nbytes >= _LARGE_BYTES for _, leaf in leaves(sample))
+    return any(isinstance(leaf, Tensor | np.ndarray) and _bytes_of(leaf) >= _LARGE_BYTES for _, leaf in leaves(sample))
 
 
 def not_finite(data: object) -> str | None:
@@ -145,7 +146,22 @@ def _surely_finite(leaf: object) -> bool:
 
 def _is_small(leaf: Any) -> bool:
     kind = type(leaf)
-    return kind in _COUNTS or kind is float or (kind in _NUMBERS and leaf.nbytes < _LARGE_BYTES)
+    return kind in _COUNTS or kind is float or (kind in _NUMBERS and _bytes_of(leaf) < _LARGE_BYTES)
+
+
+def _bytes_of(leaf: Tensor | NDArray[Any]) -> int:
+    return (_numbers_of(leaf) if isinstance(leaf, Tensor) else leaf).nbytes
+
+
+def _numbers_of(leaf: Tensor) -> Tensor:
+    """What a sparse or nested tensor holds: as it is, torch tells neither its bytes nor what in it is finite."""
+    if leaf.is_nested:
+        return leaf.values()
+    if leaf.layout is torch.strided:
+        return leaf
+    if leaf.layout is torch.sparse_coo:
+        return leaf._values()
+    return leaf.to_dense() if leaf.is_mkldnn else leaf.values()
 
 
 def _is_finite(leaf: object) -> bool:
@@ -153,8 +169,9 @@ def _is_finite(leaf: object) -> bool:
         dtype = leaf.dtype
         if not (dtype.is_floating_point or dtype.is_complex):
             return True
+        numbers = _numbers_of(leaf)
         # One pass and no copy: a sum is finite unless something in it is not, or it overflows, so look again then.
-        return isfinite(abs(leaf.sum().item())) or bool(torch.isfinite(leaf).all())
+        return isfinite(abs(numbers.sum().item())) or bool(torch.isfinite(numbers).all())
     if isinstance(leaf, np.ndarray):
         return leaf.dtype.kind not in "fc" or bool(np.isfinite(leaf).all())
     return not isinstance(leaf, float | complex | np.inexact) or bool(np.isfinite(leaf))

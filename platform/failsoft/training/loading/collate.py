@@ -104,7 +104,7 @@ def travels(data: object) -> bool:
 
 def _is_plain(leaf: object) -> bool:
     if isinstance(leaf, Tensor):  # with a graph, or elsewhere than in memory, it may be refused on its way
-        return not leaf.requires_grad and leaf.device.type == "cpu"
+        return not (leaf.requires_grad or leaf.is_mkldnn) and leaf.device.type == "cpu"
     return isinstance(leaf, _PLAIN) or (isinstance(leaf, np.ndarray) and leaf.dtype.kind != "O")
 
 
