@@ -74,6 +74,24 @@ def test_failures_in_a_row_count_together_and_nobody_asks_any_more() -> None:
     }
 
 
+def test_a_shard_whose_name_is_no_text_rests_like_any_other() -> None:
+    class Foreign(Store):
+        """On a disk whose names were written in Latin-1."""
+
+        def shard_of(self, _index: int) -> str:
+            return os.fsdecode(b"caf\xe9.tar")
+
+        def fetch(self, index: int) -> bytes:
+            self.asked += 1
+            raise SourceError(f"{self.shard_of(index)} is torn")
+
+    store = Foreign()
+    workers = crew(store, ManualClock())
+    for _round in range(5):
+        assert all(worker.fetch(0).synthetic for worker in workers)
+    assert store.asked == 3
+
+
 def test_one_answer_between_failures_of_others_shows_that_it_is_well() -> None:
     store = Store()
     one, two, three, _ = crew(store, ManualClock())

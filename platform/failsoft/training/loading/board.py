@@ -76,7 +76,7 @@ class Word:
 
     def __init__(self, board: Board, name: str) -> None:
         self._board = board
-        self.key = int.from_bytes(blake3(name.encode()).digest(7), "big") | 1
+        self.key = int.from_bytes(blake3(name.encode(errors="surrogatepass")).digest(7), "big") | 1
         """What stands for the name on the board."""
         self._row: int | None = None
 
@@ -128,7 +128,7 @@ class Word:
         """It rests, or is being tried by one worker, whose word the others await until then."""
         row = self._at(claim=True)
         if row is not None:
-            text = cause.encode()[:_TEXT_BYTES].ljust(_TEXT_BYTES, b"\0")
+            text = cause.encode(errors="replace")[:_TEXT_BYTES].ljust(_TEXT_BYTES, b"\0")
             self._board.texts[row * _TEXT_BYTES : (row + 1) * _TEXT_BYTES] = text
             self._put(_RESTS, rests)
             self._put(_REST_NS, round(rest_s * _NS))
