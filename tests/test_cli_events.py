@@ -66,7 +66,7 @@ def test_brackets_in_a_reason_are_printed_as_they_are(tmp_path: Path) -> None:
 
 
 def test_nothing_found_is_said(tmp_path: Path) -> None:
-    assert "no such event of 0" in failsoft(tmp_path, "events", "--kind", "trip")
+    assert "no such event in" in failsoft(tmp_path, "events", "--kind", "trip")
 
 
 def test_a_moment_that_is_none_is_refused_in_words() -> None:

@@ -183,3 +183,15 @@ def test_the_last_bytes_begin_in_the_file_that_holds_them_whatever_was_removed_b
     (tmp_path / "ledger.jsonl").write_text("0123")
     assert last_bytes(tmp_path / "ledger.jsonl", at_most) == place
     assert last_bytes(tmp_path / "none" / "ledger.jsonl", at_most) == Position()
+
+
+@pytest.mark.usefixtures("small")
+def test_a_long_ledger_is_read_without_holding_more_than_a_file_of_it(tmp_path: Path) -> None:
+    ledger = book(tmp_path)
+    for number in range(100):
+        ledger.record("trip", "so", number=number)
+    tail = Tail(ledger.path)
+    lists = list(tail.file_by_file())
+    assert [number for lines in lists for number in numbers(lines)] == list(range(100))
+    assert max(sum(map(len, lines)) for lines in lists) < SMALL_BYTES + 300
+    tail.close()

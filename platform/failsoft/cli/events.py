@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -72,12 +74,11 @@ def events(
     )
     tail = Tail(place.ledger)
     try:
-        there = list(_new(tail))
-        found = [event for event in there if wanted.fits(event)]
-        at_most = last if last is not None else (len(found) if since else _LAST)
-        _say(found[len(found) - min(at_most, len(found)) :], json_=json_)
-        if not (found or follow or json_):
-            console.print(escape(f"no such event of {len(there)} in {place.ledger}"))
+        found = (event for event in _new(tail) if wanted.fits(event))
+        at_most = last if last is not None or since else _LAST
+        said = _say(found if at_most is None else deque(found, maxlen=at_most), json_=json_)
+        if not (said or follow or json_):
+            console.print(escape(f"no such event in {place.ledger}"))
         while follow:
             _say((event for event in _new(tail) if wanted.fits(event)), json_=json_)
             clock.sleep_s(_LOOK_EVERY_S)
@@ -106,11 +107,14 @@ def moment_s(text: str, *, now_s: float) -> float:
 
 
 def _new(tail: Tail) -> Iterable[Event]:
-    return (event for event in map(parse_event, tail.new_lines()) if event is not None)
+    """One by one: a year's ledger is larger than a laptop's memory."""
+    lines = chain.from_iterable(tail.file_by_file())
+    return (event for event in map(parse_event, lines) if event is not None)
 
 
-def _say(found: Iterable[Event], *, json_: bool) -> None:
-    for event in found:
+def _say(found: Iterable[Event], *, json_: bool) -> int:
+    said = 0
+    for said, event in enumerate(found, start=1):  # noqa: B007 -- given back
         if json_:
             typer.echo(event.to_line().decode(), nl=False)
         else:
@@ -118,6 +122,7 @@ def _say(found: Iterable[Event], *, json_: bool) -> None:
             head = f"{at:%Y-%m-%d %H:%M:%S} [{_COLOURS[event.side]}]{event.side:<8}[/]"
             words = f"[bold]{_shown(event.kind)}[/bold] {_shown(event.subject)}: {_shown(event.why)}"
             console.print(f"{head} {words}", highlight=False, soft_wrap=True)
+    return said
 
 
 def _shown(text: str) -> str:

@@ -14,7 +14,8 @@ from failsoft.artifacts.home import TOKEN_VARIABLE, Home
 from failsoft.doctor.finding import Finding, Mark
 from failsoft.errors import ConfigError
 from failsoft.health.clock import Clock
-from failsoft.health.ledger import read_ledger
+from failsoft.health.ledger import parse_event
+from failsoft.health.ledger_files import all_lines
 from failsoft.serving.start_up import check_versions, check_writable
 
 NEEDED = ("ray", "torch", "lightgbm", "tokenizers", "safetensors", "pyarrow", "fastapi")
@@ -126,14 +127,16 @@ def _clock_of(home: Home, clock: Clock) -> Finding:
 
 
 def _last_word(home: Home, clock: Clock) -> Finding:
-    reading = read_ledger(home.ledger)
+    events, torn, last = 0, 0, None
+    for event in map(parse_event, all_lines(home.ledger)):  # never all of a year's at once
+        events, torn, last = events + (event is not None), torn + (event is None), event or last
     if home.ledger.exists() and stat.S_IMODE(home.ledger.stat().st_mode) & 0o077:
         said = f"{home.ledger} can be read by other users"
         return Finding(about="ledger", mark=Mark.REMARK, said=said, mend=f"chmod 600 {home.ledger}")
-    if not reading.events:
+    if last is None:
         return Finding(about="ledger", mark=Mark.GOOD, said="no event yet")
-    ahead_s = reading.events[-1].at_s - clock.wall_s()
-    said = f"{len(reading.events)} events, {reading.torn_lines} torn lines"
+    ahead_s = last.at_s - clock.wall_s()
+    said = f"{events} events, {torn} torn lines"
     if ahead_s > CLOCK_OFF_S:
         said = f"{said}; the last one is {ahead_s:.0f} s in the future: a clock was, or is, wrong"
         return Finding(about="ledger", mark=Mark.REMARK, said=said, mend="timedatectl set-ntp true")

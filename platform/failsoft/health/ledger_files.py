@@ -135,16 +135,20 @@ class Tail:
 
     def new_lines(self) -> list[bytes]:
         """Whole lines only: one that is still being written comes with a later look."""
-        lines = self._rest()
+        return [line for lines in self.file_by_file() for line in lines]
+
+    def file_by_file(self) -> Iterator[list[bytes]]:
+        """The same, in as many lists as there are files, so that no more than one has to be held."""
+        yield self._rest()
         while self._move_on():
-            lines += self._rest()
-        while len(self._parts) > _LOOKED_AT:
-            self._parts.pop(0).file.close()
-        return lines
+            yield self._rest()
+            while len(self._parts) > _LOOKED_AT:
+                self._parts.pop(0).file.close()
 
     def skip(self) -> None:
         """Pass over all that is there now."""
-        self.new_lines()
+        for _ in self.file_by_file():
+            pass
 
     def close(self) -> None:
         """Give the files back; the position stays."""
