@@ -71,12 +71,26 @@ async def test_any_other_model_keeps_to_its_thread(
 async def test_one_long_call_or_a_raise_sends_it_back_to_the_thread(thread: ThreadPoolExecutor) -> None:
     model = Model(thread)
     await model.ask(1.0, times=PROVEN)
-    await model.ask(80.0)
+    await model.ask(QUICK_MS + 1.0)
     await model.ask(1.0, times=PROVEN)
     with pytest.raises(OSError, match="inside the model"):
         await model.turns.score(model.call(1.0, raises=True), only_computes=True)
     await model.ask(1.0)
     assert model.here == [False] * PROVEN + [True] + [False] * PROVEN + [True] + [False]
+
+
+async def test_a_model_that_is_slow_now_and_then_holds_its_replica_up_ever_more_seldom(
+    thread: ThreadPoolExecutor,
+) -> None:
+    model = Model(thread)
+    held_up = 0
+    for _ in range(40):
+        await model.ask(1.0, times=2 * PROVEN)
+        await model.ask(80.0)
+        held_up += model.here[-1]
+    assert held_up == 2, "once after 20 quick ones, once after 40; 80 in a row it never had"
+    await model.ask(1.0, times=4 * PROVEN + 1)
+    assert model.here[-1], "a model that has been mended is trusted again"
 
 
 async def test_while_a_call_is_in_the_thread_none_is_made_beside_it(thread: ThreadPoolExecutor) -> None:

@@ -19,7 +19,10 @@ ScoresT = TypeVar("ScoresT")
 QUICK_MS = 5.0
 """Calls up to this are made where they came in …"""
 PROVEN = 20
-"""… once so many in a row were that short."""
+"""… once so many in a row were that short …"""
+MOST_PROVEN = 10_000
+"""… twice as many after each that was long where it came in, up to this: of a model that is slow now and then each of
+its long calls held its replica up, health checks too."""
 _HELD_UP_S = 0.05
 """A call that takes longer holds the replica up: callers may have left meanwhile …"""
 _BACKLOG_S = 0.05
@@ -39,6 +42,7 @@ class ModelTurns:
         self._clock = clock
         self._in_thread = 0
         self._quick_in_row = 0
+        self._proven = PROVEN
         self._held_up_s = (-math.inf, -math.inf)
         """Beginning and end of the last call that did that."""
 
@@ -49,7 +53,7 @@ class ModelTurns:
             call: gives both.
             only_computes: the model waits for nothing and runs no event loop of its own.
         """
-        if only_computes and self._quick_in_row >= PROVEN and not self._in_thread:
+        if only_computes and self._quick_in_row >= self._proven and not self._in_thread:
             return self._here(call)
         self._in_thread += 1
         quick = False  # a call that raises has shown nothing
@@ -72,6 +76,8 @@ class ModelTurns:
         try:
             scored = call()
             quick = scored[1] <= QUICK_MS
+            if scored[1] > _HELD_UP_S * 1000.0:  # its own time: a busy machine is no reason
+                self._proven = min(2 * self._proven, MOST_PROVEN)
         finally:
             ended_s = self._clock.monotonic_s()
             self._quick_in_row = self._quick_in_row + 1 if quick else 0
