@@ -11,6 +11,9 @@ import pytest
 from failsoft.errors import IncompatibleArtifactError
 from failsoft.health.ledger import read_ledger
 from failsoft.training.checkpoints.checkpoint import Checkpoints
+from failsoft.training.checkpoints.shard_layout import ShardPlace
+from failsoft.training.checkpoints.shard_writing import Around, Staging
+from failsoft.training.checkpoints.tensor_file import Stamp
 from failsoft.training.loop import TrainLoop
 from failsoft.training.summary import summarise
 from tests.artifacts.odd_files import Disk, Plan, as_planned
@@ -168,3 +171,12 @@ def test_going_back_inside_a_run_asks_the_remote_store_only_when_nothing_is_here
 
 
 _FIELDS = ("store", "identity", "ranks", "ledger", "mirror")
+
+
+def test_what_killed_writers_of_shards_left_goes_when_the_run_begins_again_in_one_file(tmp_path: Path) -> None:
+    loop = toy_loop(tmp_path)
+    place = ShardPlace(rank=1, world=2, attempt="killed")
+    left = Staging(root=loop.checkpoints.store.root, name="position-000000000008", place=place)
+    left.put(memoryview(b"half of a state"), Stamp(position=8, step=8), Around(clock=loop.desk.clock))
+    loop.run()
+    assert not left.folder.exists()

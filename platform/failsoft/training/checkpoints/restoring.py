@@ -27,6 +27,7 @@ from failsoft.training.checkpoints.mirror_courier import Request
 from failsoft.training.checkpoints.mirror_order import Listed
 from failsoft.training.checkpoints.remote_note import note_remote
 from failsoft.training.checkpoints.shard_verifying import damage_in_shards
+from failsoft.training.checkpoints.shard_writing import sweep_left
 from failsoft.training.checkpoints.writer_news import Ticket
 from failsoft.training.checkpoints.writer_succession import until_free
 from failsoft.training.ranks import Ranks, any_rank, from_rank_zero
@@ -139,6 +140,8 @@ class Finder:
         try:
             until_free(self.store.root, self.clock, patience_s=_SUCCESSION_S)
             self.store.sweep_orphans()
+            if before_step is None:
+                sweep_left(self.store.root)
             search.artifact = self.store.newest(
                 order=position_of,
                 accept=_acceptable(before_step),

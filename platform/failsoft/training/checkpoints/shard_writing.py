@@ -3,7 +3,8 @@
 They meet in a hidden folder on the storage that all ranks share, ``.shards-<attempt>-<checkpoint>``. Each writes its
 shard aside, syncs and digests it, renames it and leaves a note of size, digest and moment. Rank 0's writer then waits
 for the notes of all, and publishes: the shards move into the folder that becomes visible whole, by one rename. A
-writer that dies leaves no note, so nothing becomes visible; the hidden folder goes with the next checkpoint's sweep.
+writer that dies leaves no note, so nothing becomes visible; the hidden folder goes when the next attempt begins, or
+with the next checkpoint's sweep.
 """
 
 from __future__ import annotations
@@ -145,6 +146,12 @@ class Staging:
             return {path.name: path.stat().st_size for path in self.folder.iterdir()}
         except OSError:  # one was renamed while it was looked at: that is a move, too
             return {}
+
+
+def sweep_left(root: Path) -> None:
+    """Remove what attempts before this one left in a store, whether this one writes shards or not."""
+    for folder in root.glob(f"{_STAGING}*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _refuse(note: Mapping[str, Any], moment: Stamp, *, name: str, rank: int) -> None:
