@@ -176,6 +176,20 @@ def test_what_a_killed_attempt_left_is_swept_and_never_mixed_in(tmp_path: Path) 
     assert hidden(tmp_path) == [late.staging(2).folder.name]
 
 
+def test_a_writer_that_takes_over_from_one_killed_after_publishing_does_not_wait_for_shards_again(
+    tmp_path: Path,
+) -> None:
+    together(*(lambda one=one: one.write(1) for one in ranks(tmp_path)))
+    clock = ManualClock()
+    again = Rank(tmp_path, 0, around=Around(clock=clock)).write(1)  # nobody was told of it
+    assert again.removed == ()
+    assert clock.monotonic_s() == ManualClock().monotonic_s()
+    assert [artifact.name for artifact in ArtifactStore(tmp_path, SystemClock(), kind="checkpoint").listing()] == [
+        "position-000000000001"
+    ]
+    assert hidden(tmp_path) == []
+
+
 def test_an_older_checkpoint_goes_when_the_new_one_stands_and_not_before(tmp_path: Path) -> None:
     for position in (1, 2):
         together(*(lambda one=one, at=position: one.write(at, keep=1) for one in ranks(tmp_path)))

@@ -142,6 +142,8 @@ def _whole(order: Order, memory: memoryview, store: ArtifactStore, stamps: Stamp
 
 def _bound(order: Order, memory: memoryview, store: ArtifactStore, staging: Staging, around: Around) -> Written:
     """This rank's shard, then all ranks' in one folder."""
+    if (store.root / order.name).exists():  # as below; the shards of the others are gone into it and won't come again
+        return _pruned(order, store, order.tensors_bytes + order.scalars_bytes)
     begin, end = order.tensors_bytes, order.tensors_bytes + order.scalars_bytes
     store.sweep_orphans()
     staging.sweep()
@@ -160,9 +162,13 @@ def _published(order: Order, store: ArtifactStore, fill: Fill, parts: Mapping[st
         size = size_bytes(store.publish(order.name, fill, meta=dict(order.meta) | {"parts": parts}))
     else:
         size = order.tensors_bytes + order.scalars_bytes
+    return _pruned(order, store, size)
+
+
+def _pruned(order: Order, store: ArtifactStore, size_bytes: int) -> Written:
     removed: list[str] = []
     unpruned = _prune(order, store, removed)
-    return Written(size_bytes=size, removed=tuple(removed), unpruned=unpruned)
+    return Written(size_bytes=size_bytes, removed=tuple(removed), unpruned=unpruned)
 
 
 def _prune(order: Order, store: ArtifactStore, removed: list[str]) -> str:
