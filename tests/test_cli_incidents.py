@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from failsoft.cli import replay as _replay  # noqa: F401 -- hangs its command on
 from failsoft.cli import runs as _runs  # noqa: F401 -- the same
 from failsoft.cli.app import app
 from failsoft.errors import ArtifactMissingError, ConfigError
+from failsoft.health.ledger_files import all_lines
 from tests.incidents.made import Told
 
 
@@ -62,3 +64,17 @@ def test_a_half_character_or_a_terminals_sign_keeps_nobody_from_any_incident(tmp
         assert "\x1b" not in said
         said.encode()
     assert "half \\ud800 \\u001b[2J" in failsoft(tmp_path, "report", "incident-last")
+
+
+def test_the_history_is_read_once_for_all_incidents(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, read = Told(home), list[Path]()
+    for _ in range(5):
+        told.whole_incident()
+
+    def lines(path: Path) -> Iterator[bytes]:
+        read.append(path)
+        return all_lines(path)
+
+    monkeypatch.setattr("failsoft.incidents.answers.all_lines", lines)
+    assert len(json.loads(failsoft(home, "incidents", "--json"))) == 6
+    assert len(read) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,7 +35,7 @@ def incidents(
     from failsoft.incidents.story import clock
 
     place, now_s = Home.find(home), SystemClock().wall_s()
-    stories = [_story(place, one, now_s) for one in incidents_of(read_ledger(place.ledger).events)]
+    stories = _stories(place, incidents_of(read_ledger(place.ledger).events), now_s)
     if json_:
         console.print_json(data=[_as_json(story) for story in stories], ensure_ascii=True)
         return
@@ -92,17 +93,18 @@ def story_of(place: Home, name: str) -> Story:
         raise ArtifactMissingError(
             f"there is no {name!r} in {place.ledger}; the last: {there}; see: failsoft incidents"
         )
-    return _story(place, one, SystemClock().wall_s())
+    return _stories(place, [one], SystemClock().wall_s())[0]
 
 
-def _story(place: Home, one: Incident, now_s: float) -> Story:
-    from failsoft.incidents.answers import read_spans
+def _stories(place: Home, those: Sequence[Incident], now_s: float) -> list[Story]:
+    from failsoft.incidents.answers import spans_of_each
     from failsoft.incidents.story import tell
     from failsoft.serving.watching.answer_history import FILE_NAME
 
-    until_s = now_s if one.ended_s is None else one.ended_s
-    spans = read_spans(place.serving / FILE_NAME, after_s=one.began_s - _WIDEST_S, before_s=until_s + _WIDEST_S)
-    return tell(one, spans, now_s=now_s)
+    ends = [now_s if one.ended_s is None else one.ended_s for one in those]
+    times = [(one.began_s - _WIDEST_S, end_s + _WIDEST_S) for one, end_s in zip(those, ends, strict=True)]
+    found = spans_of_each(place.serving / FILE_NAME, times)
+    return [tell(one, spans, now_s=now_s) for one, spans in zip(those, found, strict=True)]
 
 
 def _as_json(story: Story) -> dict[str, Any]:
