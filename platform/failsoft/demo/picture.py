@@ -11,24 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from failsoft.demo.answers import Seen, stage_timeline
+from failsoft.incidents.picture import COLOURS, SHADES
 
-_COLOURS = {
-    "primary": "#2f7d4f",
-    "canary": "#8cc63f",
-    "previous": "#4a78b5",
-    "gbdt": "#e8a33d",
-    "rules": "#c96a2b",
-    "lost": "#b3202a",
-}
-_STAGE_SHADES = {
-    "serving": "#dff0e4",
-    "degraded": "#f7d9d9",
-    "shadow": "#e6e0f2",
-    "canary": "#fdf3d0",
-    "ramp_20": "#f3f5cf",
-    "ramp_50": "#e8f3d2",
-    "rejected": "#dddddd",
-}
+_COLOURS = COLOURS | {"lost": "#b3202a"}
 _BIN_S = 0.5
 
 
@@ -96,7 +81,7 @@ def _shade_stages(axes: Axes, seen: Sequence[Seen], start_s: float, *, named: bo
     end_s = max(one.sent_s for one in seen)
     ends = [at_s for at_s, _ in timeline[1:]] + [end_s]
     for (at_s, stage), until_s in zip(timeline, ends, strict=True):
-        shade = _STAGE_SHADES.get(stage, "#eeeeee")
+        shade = SHADES.get(stage, "#eeeeee")
         axes.axvspan(at_s - start_s, until_s - start_s, color=shade, zorder=-1, linewidth=0)
         if named and until_s - at_s > 0.5:  # narrower bands have no room for a word
             axes.text(at_s - start_s + 0.2, 0.03, stage.upper(), fontsize=9, color="#444444", rotation=90)
