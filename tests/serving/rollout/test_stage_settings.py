@@ -17,10 +17,13 @@ from failsoft.artifacts.home import Home
 from failsoft.errors import ConfigError
 from failsoft.health.ledger import read_ledger
 from failsoft.serving.plan.plan import Colour, Stage
+from failsoft.serving.plan.planstore import PlanStore, RolloutState
 from failsoft.serving.rollout import stage_settings
 from failsoft.serving.rollout.control import Controller, ControllerConfig
+from failsoft.serving.rollout.shaping import Situation, no_higher, shape_of
 from failsoft.serving.rollout.stage_settings import FILE_NAME, StageSettings, policy_at, stages_in_words
 from failsoft.serving.rollout.stages import StageRule, stage_policy
+from tests.serving.fakes import plan as canary
 
 WHOLE = """
 [drill]
@@ -209,3 +212,30 @@ async def test_a_controller_that_comes_back_beside_a_spoiled_file_serves_on_and_
         assert "can't be read" in (await controller.status())["settings_error"]
         assert await canary_share(controller) == 0.05
         assert controller._rollout._course.policy.by_hand  # the rule under which it leads until the file is mended
+
+
+@pytest.mark.anyio
+async def test_a_controller_that_comes_back_beside_a_spoiled_file_gives_the_subject_no_more_than_it_had(
+    tmp_path: Path,
+) -> None:
+    """The file said 2 % for the canary; what the profile says, 5 %, is a rise that nobody asked for."""
+    plan = canary(Stage.CANARY, share=0.02, stand_in=Colour.GREEN)
+    PlanStore(Home(root=tmp_path).serving).save(RolloutState(plan=plan, since_epoch=1))
+    said(tmp_path, "[drill.canary]\nshare = oops")
+    async with running(tmp_path) as controller:
+        policy = controller._rollout._course.policy
+        assert controller._rollout.plan.share == 0.02
+        situation = Situation(samples=50, since_s=60.0, ready_fraction=1.0)
+        assert shape_of(controller._rollout.plan, situation, stage_policy("drill")) is not None, "what would be done"
+        assert shape_of(controller._rollout.plan, situation, policy) is None
+        assert policy.share_of(Stage.RAMP_50) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.05, 0.2, 0.9])
+@pytest.mark.parametrize("stage", [Stage.CANARY, Stage.RAMP_20, Stage.RAMP_50])
+def test_a_policy_that_gives_no_more_is_whole_and_no_stage_of_it_has_more(stage: Stage, share: float) -> None:
+    profile = stage_policy("production")
+    policy = no_higher(profile, canary(stage, share=share))
+    assert all(policy.share_of(one) <= profile.share_of(one) for one in Stage)
+    assert policy.share_of(stage) <= max(share, 1e-6)
+    assert no_higher(profile, canary()) == profile, "what serves has all"

@@ -30,6 +30,7 @@ from failsoft.serving.rollout.evidence import OutcomeBatch
 from failsoft.serving.rollout.gate_record import remembered
 from failsoft.serving.rollout.rollout import Rollout
 from failsoft.serving.rollout.rollout_metrics import RolloutMetrics
+from failsoft.serving.rollout.shaping import no_higher
 from failsoft.serving.rollout.stage_settings import StageSettings, stages_in_words
 from failsoft.serving.rollout.stages import stage_named, stage_policy
 from failsoft.serving.rollout.surroundings import HomeSurroundings
@@ -103,7 +104,8 @@ class Controller:
             release=config.release,
         )
         self._rollout = Rollout(course)
-        self._rollout.adopt(policy, slots=config.slots)
+        known = policy if self._settings.refusal is None else no_higher(policy, self._rollout.plan)
+        self._rollout.adopt(known, slots=config.slots)
         self._say_if_refused()
         self._exporter = None if sink is None else self._make_exporter(sink, clock)
 

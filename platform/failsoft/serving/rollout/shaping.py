@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from failsoft.serving.plan.plan import Colour, RoutingPlan, Stage
 from failsoft.serving.rollout.stages import ON_TRIAL, StagePolicy
 
 _SETTLED_S = 1.0
 """More share is given only after so long without a change, so that a flapping replica does not shake the plan."""
+_LEAST_PART = 1e-6
+"""Of a share, where the subject has none just now: shares have to rise from stage to stage."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,16 @@ def shape_of(plan: RoutingPlan, situation: Situation, policy: StagePolicy) -> Sh
     if plan.stage is Stage.SHADOW:
         return _mirror_shape(plan, situation, policy)
     return _share_shape(plan, situation, policy) if plan.stage in ON_TRIAL else None
+
+
+def no_higher(policy: StagePolicy, plan: RoutingPlan) -> StagePolicy:
+    """The policy with shares that give the subject no more than it has: for when nobody knows which ones were meant."""
+    given = policy.share_of(plan.stage)
+    if plan.stage not in ON_TRIAL or not plan.share < given:
+        return policy
+    part = max(plan.share / given, _LEAST_PART)
+    rules = {stage: replace(rule, share=rule.share * part) for stage, rule in policy.rules.items()}
+    return replace(policy, rules=rules)
 
 
 def _mirror_shape(plan: RoutingPlan, situation: Situation, policy: StagePolicy) -> Shape | None:
