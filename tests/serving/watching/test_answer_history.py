@@ -96,6 +96,26 @@ def test_what_callers_must_not_find_in_a_file_is_hidden_from_kept_texts() -> Non
     assert line["specimens"][0]["text"] == f"mail {HIDDEN} or call {HIDDEN}, see {HIDDEN}"
 
 
+class Unshowable:
+    """Somebody's instance."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("odd")
+
+
+def test_an_instance_that_is_deep_huge_or_cannot_be_shown_ends_no_duty() -> None:
+    deep, shown = dict[str, Any](), list[str]()
+    for _ in range(100_000):
+        deep = {"a": deep}
+    for asked in (deep, Unshowable(), {str(n): "x" * 1000 for n in range(10_000)}, {"pressure": 3.5, "tags": ["a"]}):
+        told = history(keep_texts=True)
+        told.answered(answer("rules", None), "weak", asked)
+        line = told.take() or {}
+        shown.append(line["specimens"][0]["text"])
+    assert all(0 < len(text) <= MAX_CHARACTERS for text in shown)
+    assert shown[-1] == "{'pressure': 3.5, 'tags': ['a']}"
+
+
 @given(st.text(max_size=3000))
 def test_any_text_has_a_short_shape_that_json_takes(text: str) -> None:
     told = history(keep_texts=True)

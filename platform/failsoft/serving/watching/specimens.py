@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import re
+import reprlib
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,18 @@ DEFAULT_HIDES = (
     r"https?://\S+",
     r"\+?\d[\d\s().-]{5,}\d",  # numbers of phones, cards, accounts
 )
+
+
+class _Brief(reprlib.Repr):
+    """Never all of a large instance, nor deeper than this; one that can't be shown ends no gateway's duty."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother = 4, MAX_CHARACTERS, MAX_CHARACTERS
+        self.maxdict = self.maxlist = self.maxtuple = 50
+
+
+_BRIEF = _Brief()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +85,7 @@ class Specimens:
         return [self._as_json(*one) for one in kept]
 
     def _as_json(self, asked: Any, why: str, said: str) -> dict[str, str]:
-        text = asked if isinstance(asked, str) else repr(asked)
+        text = asked if isinstance(asked, str) else _BRIEF.repr(asked)
         body = {"why": why, "said": said[:MAX_CHARACTERS], "shape": shape_of(text)}
         return body | {"text": hidden(text, self._hides)} if self._policy.keep_texts else body
 
