@@ -1,7 +1,8 @@
-"""Carries events from the ledger to one target: each at least once, in order, whatever dies in between.
+"""Carries events from the ledger to one target: in order, and whatever dies in between, each that is due at least once.
 
 How far a courier has come is written down after each look, so that the next one goes on there; what was under way when
-it died is sent again with the same ids. A target that is away is waited for a while and then passed over for that
+it died is sent again with the same ids. Events that were held back are counted in a later message while the courier
+lives; of those that are held back when it dies only the ledger knows. A target that is away is waited for a while and then passed over for that
 message, with a word in the log: old alarms help nobody.
 """
 
