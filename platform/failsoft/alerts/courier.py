@@ -2,8 +2,8 @@
 
 How far a courier has come is written down after each look, so that the next one goes on there; what was under way when
 it died is sent again with the same ids. Events that were held back are counted in a later message while the courier
-lives; of those that are held back when it dies only the ledger knows. A target that is away is waited for a while and then passed over for that
-message, with a word in the log: old alarms help nobody.
+lives; of those that are held back when it dies only the ledger knows. A target that is away is waited for a while and
+then passed over for that message, with a word in the log: old alarms help nobody.
 """
 
 from __future__ import annotations
