@@ -7,7 +7,7 @@ from enum import StrEnum
 from socket import gethostname
 from typing import Any
 
-from failsoft.errors import ArtifactError
+from failsoft.errors import ArtifactError, ConfigError
 from failsoft.health.clock import Clock
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.checkpoints.best_interval import BestInterval
@@ -107,8 +107,12 @@ class Saving:
 
         ``ray job stop`` kills after 3 s. Where snapshots outlive the workers, the next group goes on from this one.
         """
-        if self.checkpoints.position != self.state.position:
+        if self.checkpoints.position == self.state.position:
+            return
+        try:
             self.snapshot()
+        except ConfigError as error:  # on all ranks: memory is short, and the disk may take it all the same
+            self.chronicle.tell("snapshot_withheld", str(error))
 
     def went_back(self, *, saved: int | None) -> None:
         """The state is an older, healthy one again.

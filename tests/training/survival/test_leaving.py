@@ -83,6 +83,24 @@ def test_workers_that_are_killed_while_they_save_left_the_very_step_in_memory_of
     assert left_in(host_memory) == set()
 
 
+@pytest.mark.parametrize("position", [2, 6])
+def test_where_memory_is_too_short_for_the_copy_it_is_saved_on_disk_all_the_same(tmp_path: Path, position: int) -> None:
+    loop = toy_loop(tmp_path)
+
+    def told_with_little_left() -> str | None:
+        if loop.state.position != position:
+            return None
+        loop._snapshots._available_bytes = lambda: 0
+        return "SIGTERM to process 7"
+
+    loop.told = told_with_little_left
+    with pytest.raises(PreemptedError, match=f"goes on from batch {position}"):
+        loop.run()
+    (withheld,) = told(tmp_path, "snapshot_withheld")
+    assert "0 bytes" in withheld.why
+    assert told(tmp_path, "preempted")[0].data["saved"] is True
+
+
 class Diary(NoWatch):
     """What the loop tells of its progress."""
 
