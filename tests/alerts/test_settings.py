@@ -55,6 +55,13 @@ def test_without_a_file_nobody_is_told_and_nothing_is_allowed(tmp_path: Path) ->
         ('[[receive]]\nalert = "A"\naction = "delete"\n', "receive.0.action"),
         ('[[receive]]\nalert = "A"\naction = "stop_run"\nrun = "../x"\n', "../x"),
         ('[[receive]]\nalert = "A"\naction = "degrade"\n' * 2, "has A twice"),
+        ('[[receive]]\nalert = "A"\naction = "degrade"\nfor = "0s"\n', "for is '0s'"),
+        ('[[receive]]\nalert = "A"\naction = "degrade"\nfor = "31d"\n', "at most 30d"),
+        ('[[receive]]\nalert = "A"\naction = "degrade"\nrun = "first"\n', "no use for 'run'"),
+        ('[[receive]]\nalert = "A"\naction = "stop_run"\nfor = "30m"\n', "no use for 'for'"),
+        ('[[send]]\nname = "a"\nto = "https://x"\nkinds = []\n', "send.0.kinds"),
+        ('[[send]]\nname = "a"\nto = "https://x"\nkinds = ["Gateway tripped"]\n', "send.0.kinds"),
+        ('[[send]]\nname = "a"\nto = "https://x"\nsides = []\n', "send.0.sides"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_its_place(tmp_path: Path, body: str, named: str) -> None:

@@ -59,6 +59,9 @@ WANT_A_PERSON = frozenset(
 _ENVIRONMENT = "env:"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST_FORCE_S = 30 * 86_400.0
+"""What the gateway's route takes; longer, and the remedy would be refused on the night it is needed."""
+_Kind = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 _Duration = Annotated[str, Field(pattern=r"^\d+(\.\d+)?[smhd]$")]
 
 
@@ -88,8 +91,8 @@ class Target(_Entry):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,49}$")]
     to: Annotated[str, Field(min_length=1, max_length=2000)]
     form: Form = Form.JSON
-    kinds: tuple[str, ...] = tuple(sorted(WANT_A_PERSON))
-    sides: tuple[Side, ...] = tuple(Side)
+    kinds: Annotated[tuple[_Kind, ...], Field(min_length=1)] = tuple(sorted(WANT_A_PERSON))
+    sides: Annotated[tuple[Side, ...], Field(min_length=1)] = tuple(Side)
     again_after: _Duration = "10m"
 
     @property
@@ -134,6 +137,15 @@ class Rule(_Entry):
         if run is not None:
             refuse_run_name(run)
         return run
+
+    @model_validator(mode="after")
+    def _can_be_done(self) -> Self:
+        if not 0.0 < self.for_s <= _LONGEST_FORCE_S:
+            raise ValueError(f"for is {self.for_!r}; use more than 0s and at most 30d (30m suits)")
+        idle = "run" if self.action is Action.DEGRADE else "for_"
+        if idle in self.model_fields_set:
+            raise ValueError(f"{self.action} has no use for '{idle.rstrip('_')}'; leave it out")
+        return self
 
 
 class AlertSettings(_Entry):
