@@ -66,6 +66,7 @@ Id = Annotated[
 
 _TIMEOUT = "The caller waits so long for the whole answer; less than the usual deadline brings the fallback sooner."
 _CALLER = "Whose request it is, as a tenant's name; else the key. Who alone sends what goes badly is judged alone."
+_REQUEST_ID = "Comes back in the answer; made up when absent. Where labels will come, each request needs its own."
 _TEXTS = f"Several texts, of at most {MAX_CHARS} characters together."
 
 
@@ -76,7 +77,7 @@ class Ask(BaseModel):
 
     key: Id | None = Field(default=None, description="Caller or session: the same key stays with the same model.")
     caller: Id | None = Field(default=None, description=_CALLER)
-    request_id: Id | None = Field(default=None, description="Comes back in the answer; made up when absent.")
+    request_id: Id | None = Field(default=None, description=_REQUEST_ID)
     timeout_ms: float | None = Field(default=None, gt=0.0, le=MAX_TIMEOUT_MS, description=_TIMEOUT)
 
     def within(self, timeout_ms: float | None) -> Self:
