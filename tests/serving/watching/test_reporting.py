@@ -163,3 +163,16 @@ def test_what_did_not_get_through_is_sent_again_and_its_age_is_told() -> None:
 def test_reports_closer_than_their_distance_are_refused() -> None:
     with pytest.raises(ConfigError, match="distance"):
         Reporter(OutcomeBuffer("g1"), Judge(ManualClock()).take, clock=ManualClock(), every_s=0.001)
+
+
+def test_nothing_is_given_up_while_the_controller_is_away_for_half_a_minute() -> None:
+    replica = Replica()
+
+    async def story() -> None:
+        replica.judge.away = True
+        asyncio.get_running_loop().call_later(30.0, setattr, replica.judge, "away", False)
+        await replica.serve(*traffic(50.0, 0.02, count=1500))
+
+    run_virtually(replica.clock, story())
+    assert replica.buffer.given_up == 0
+    assert sum(len(replica.judge.moments(outcome)) for outcome in replica.answered) == 1500

@@ -20,6 +20,9 @@ from failsoft.serving.watching.outcomes import OutcomeBuffer
 
 _SOON_S = 0.02
 """Reports keep this distance also in a wave of bad answers: 50 a second from one replica at most."""
+_AWAY_S = 0.25
+"""While the controller is away it is asked ever less often, down to this: each try makes a report, and a buffer holds
+only so many; at 20 a second those of the first answers were given up after ten seconds."""
 _WITHIN_S = 2.0
 """A report that is not acknowledged by then is sent again."""
 _KEPT = 200
@@ -57,11 +60,16 @@ class Reporter:
 
     async def run(self) -> None:
         """Report for ever; what does not get through is sent again with the next report."""
+        again_s = self._every_s
         while True:
             await self._some.wait()
             await self._gather()
-            came = await self._report()
-            await asyncio.sleep(_SOON_S if came else self._every_s)
+            if await self._report():
+                again_s = self._every_s
+                await asyncio.sleep(_SOON_S)
+            else:
+                await asyncio.sleep(again_s)
+                again_s = max(again_s, min(2.0 * again_s, _AWAY_S))
 
     def status(self) -> dict[str, Any]:
         """How long the oldest answer of a report took to be counted and judged by the controller, lately."""
