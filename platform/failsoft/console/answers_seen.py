@@ -20,6 +20,7 @@ READ_BYTES = 4 * 1024 * 1024
 """Of what has come since the last look; what lies further back is passed over, and said to be."""
 HELD = 20_000
 """Spans that are counted: a day of one gateway."""
+_DRAWN, _DRAWN_S = 4096, 900.0
 _PIECE, _REST_S = 50, 0.001
 
 
@@ -59,38 +60,42 @@ class AnswersSeen:
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._lines = Follower(path, clock)
-        self._spans: deque[tuple[float, float, Mapping[str, Mapping[str, int]]]] = deque(maxlen=HELD)
+        self._counts: deque[tuple[float, int, int]] = deque(maxlen=HELD)  # when it ended, answers, of them replaced
+        self._recent: deque[tuple[float, dict[str, Any]]] = deque(maxlen=_DRAWN)
+        self._clock = clock
         self._is_cut = False
 
     def read(self) -> None:
         """What has come. Blocks on the disk."""
         for number, body in enumerate(map(json_object, self._lines.new_lines())):
             if number == 0 and self._lines.has_passed_over:
-                self._spans.clear()
+                self._counts.clear()
                 self._is_cut = True
             if _is_span(body):
-                self._is_cut = self._is_cut or len(self._spans) == HELD
-                self._spans.append((float(body["at_s"]), _took_s(body), body["answers"]))
+                self._hold(float(body["at_s"]), body)
+
+    def _hold(self, at_s: float, body: Mapping[str, Any]) -> None:
+        whys = body["answers"].values()
+        answers, kept = sum(sum(why.values()) for why in whys), sum(why.get(NONE, 0) for why in whys)
+        self._is_cut = self._is_cut or len(self._counts) == HELD
+        self._counts.append((at_s, answers, answers - kept))
+        if (
+            at_s >= self._clock.wall_s() - _DRAWN_S
+        ):  # of a day's spans no more than numbers: Python looks through the rest
+            self._recent.append((at_s, {"at_s": at_s, "span_s": _took_s(body), "answers": body["answers"]}))
 
     def since(self, began_s: float) -> list[dict[str, Any]]:
-        """Those that ended at this wall time or later, as the chart takes them."""
-        return [
-            {"at_s": at_s, "span_s": took_s, "answers": answers}
-            for at_s, took_s, answers in self._spans
-            if at_s >= began_s
-        ]
+        """Those that ended at this wall time or later, of the last quarter of an hour, as the chart takes them."""
+        return [span for at_s, span in self._recent if at_s >= began_s]
 
     def replaced(self, began_s: float, until_s: float) -> str | None:
         """How many of how many answers in this time were not the model's in service; None: none of them was read."""
         answers = replaced = 0
-        for at_s, _took, sources in self._spans:
+        for at_s, counted, not_its in self._counts:
             if began_s <= at_s <= until_s:
-                for whys in sources.values():
-                    counted = sum(whys.values())
-                    answers += counted
-                    replaced += counted - whys.get(NONE, 0)
+                answers, replaced = answers + counted, replaced + not_its
         said = f"{replaced:,} of {answers:,}"
-        is_whole = not self._is_cut or (bool(self._spans) and self._spans[0][0] <= began_s)
+        is_whole = not self._is_cut or (bool(self._counts) and self._counts[0][0] <= began_s)
         return said if is_whole else f"at least {said}" if answers else None
 
 
