@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -14,19 +17,32 @@ PATIENCE_S = 480
 
 
 def outputs_of_two(module: str, *arguments: str) -> list[str]:
-    """Run ``python -m module RANK arguments…`` for ranks 0 and 1; what each printed. None is left running."""
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-m", module, str(rank), *arguments],
-            cwd=ROOT,
-            env=os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        return [rank.communicate(timeout=PATIENCE_S)[0] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
+    """Run ``python -m module RANK arguments…`` for ranks 0 and 1; what each printed. None is left running.
+
+    They print into files: a pipe that is full stops its writer, and the other rank would wait for it.
+    """
+    with ExitStack() as files:
+        said = [files.enter_context(TemporaryFile("w+")) for _ in range(2)]
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, "-m", module, str(rank), *arguments],
+                cwd=ROOT,
+                env=os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
+                stdout=said[rank],
+                text=True,
+            )
+            for rank in range(2)
+        ]
+        try:
+            for rank in ranks:
+                rank.wait(timeout=PATIENCE_S)
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+        return [_all_of(file) for file in said]
+
+
+def _all_of(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -63,9 +64,15 @@ texts = st.tuples(
 
 @given(st.lists(texts, max_size=40), st.integers(1, 8))
 def test_a_window_that_is_full_says_what_its_newest_say_alone(read: list[tuple[float, float, str]], size: int) -> None:
-    assert (
-        fed(Likeness(Data(), window=size), *read).status() == fed(Likeness(Data(), window=size), *read[-size:]).status()
-    )
+    long, short = (fed(Likeness(Data(), window=size), *some).status() for some in (read, read[-size:]))
+    assert _rounded(long) == _rounded(short)
+
+
+def _rounded(value: Any) -> Any:
+    """Sums of floats depend on their order in the last digits."""
+    if isinstance(value, dict):
+        return {name: _rounded(part) for name, part in value.items()}
+    return round(value, 9) if isinstance(value, float) else value
 
 
 def test_labels_without_number_and_a_text_without_end_leave_nothing_behind_when_they_are_past() -> None:
