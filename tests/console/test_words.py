@@ -75,7 +75,11 @@ def test_arms_stand_side_by_side_and_what_was_not_counted_is_said() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.floats(-100.0, 2000.0), st.dictionaries(st.sampled_from("ab"), st.integers(0, 50))), max_size=30
+        st.tuples(
+            st.integers(-100_000, 2_000_000).map(lambda ago_ms: ago_ms / 1000),
+            st.dictionaries(st.sampled_from("ab"), st.integers(0, 50)),
+        ),
+        max_size=30,
     )
 )
 def test_answers_of_the_last_minutes_are_all_in_the_chart_and_none_else(
