@@ -116,7 +116,7 @@ def test_operators_orders_need_the_token_and_reach_every_replica(app: Running, s
         for path in ("/v1/degrade", "/v1/restore"):
             assert client.post(path, json={"why": "drill"}).status_code == 401
         assert client.post("/v1/degrade", json={"why": "02:15"}, headers=operator).status_code == 200
-        wait_for(lambda: stages(app.url) == {"degraded"}, within_s=10.0, what="the force on every replica")
+        wait_for(lambda: stages(app.url) == {"degraded"}, within_s=2.0, what="the force on every replica")
         assert client.post("/v1/predict", json={"text": TEXTS[0]}).json()["source"] in {"gbdt", "rules"}
         assert client.post("/v1/restore", json={"why": "done"}, headers=operator).status_code == 200
     with Traffic(app.url, TEXTS) as traffic:

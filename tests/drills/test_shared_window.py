@@ -25,7 +25,7 @@ from failsoft.serving.watching.outcomes import OutcomeBuffer, Seen
 from failsoft.serving.watching.reporting import Reporter
 
 pytestmark = [pytest.mark.drill, pytest.mark.usefixtures("ray_local")]
-REPLICAS, MOST_BAD = 12, 10
+REPLICAS, MOST_BAD = 12, 5
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ class Replica:
 async def test_answers_are_counted_within_100_ms_and_quiet_replicas_notice_together_what_none_sees_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each replica has 10 bad answers at most, half of what it would need to judge for itself."""
+    """Each replica has 5 bad answers at most, a quarter of what it would need to judge for itself."""
     config = ControllerConfig(home=str(tmp_path), release="r1", profile="drill")
     start_controller(config)
     try:
@@ -82,8 +82,8 @@ async def test_answers_are_counted_within_100_ms_and_quiet_replicas_notice_toget
                 replicas[beat % REPLICAS].answer(Outcome.WEAK if beat % 50 == 49 else Outcome.GOOD)
                 await asyncio.sleep(0.02)
             seen = [replica.reporter.status() for replica in replicas]
-            lags = sorted(float(status["p95_ms"]) for status in seen)
-            worst_ms = max(float(status["max_ms"]) for status in seen)
+            lags = sorted(float(status["max_ms"]) for status in seen)
+            usual = sorted(float(status["p95_ms"]) for status in seen)
             waits = [asyncio.create_task(replica.fallen()) for replica in replicas]
             began_s, bad = time.perf_counter(), 0
             while not any(wait.done() for wait in waits) and bad < MOST_BAD * REPLICAS:
@@ -96,10 +96,10 @@ async def test_answers_are_counted_within_100_ms_and_quiet_replicas_notice_toget
         stop_controller(config.home)
     with capsys.disabled():
         print(
-            f"\nshared window behind by {lags[len(lags) // 2]:.0f} ms at the 95th percentile of the median replica, "
-            f"{worst_ms:.0f} ms at most in {REPLICAS}; after {bad} bad answers over all, {fell_s[0] * 1000:.0f} ms "
+            f"\nshared window behind by {usual[len(usual) // 2]:.0f} ms at the 95th percentile of the median replica, "
+            f"{lags[-1]:.0f} ms at most in {REPLICAS}; after {bad} bad answers over all, {fell_s[0] * 1000:.0f} ms "
             f"after the first of them, one replica fell back, and all within {(fell_s[-1] - fell_s[0]) * 1000:.0f} ms"
         )
     assert lags[len(lags) // 2] <= 100.0
     assert bad < MOST_BAD * REPLICAS
-    assert fell_s[-1] - fell_s[0] < 1.0, "pushed, and polled for every 250 ms; one stall of the machine is no bug"
+    assert fell_s[-1] - fell_s[0] < 0.5

@@ -6,6 +6,7 @@ came, for the sanitizer to mend and count, while ids, which come back in answers
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Self
@@ -70,7 +71,7 @@ _REQUEST_ID = "Comes back in the answer; made up when absent. Where labels will 
 _TEXTS = f"Several texts, of at most {MAX_CHARS} characters together."
 
 
-class Ask(BaseModel):
+class Ask(BaseModel, ABC):
     """What every request says: who asks, and how long it waits. What it asks about, each app's inputs add."""
 
     model_config = ConfigDict(extra="forbid")
@@ -101,14 +102,14 @@ class Ask(BaseModel):
         return None if name is None else caller_of(name)
 
     @property
+    @abstractmethod
     def items(self) -> Sequence[Any]:
         """What to answer, one or several."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def is_several(self) -> bool:
         """Whether it is answered by a list, be it of one."""
-        raise NotImplementedError
 
 
 class PredictRequest(Ask):
