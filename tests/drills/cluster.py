@@ -33,6 +33,7 @@ PORT_FLAGS = (
 )
 # Above Ray's own range for workers (10002-19999) and below the range from which the kernel hands out ports.
 FIRST_PORT, LAST_PORT = 20_000, 31_000
+_handed_out: set[int] = set()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +51,17 @@ class Head:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody holds now, all different."""
+    """Ports on loopback that nobody holds now, all different, and none that this process was given before.
+
+    Ray's agent opens its own ports only seconds after the node counts as up: until then they look free.
+    """
     found: list[int] = []
     for port in range(FIRST_PORT + os.getpid() % 1000 * 10, LAST_PORT):
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) != 0:
+            if port not in _handed_out and probe.connect_ex(("127.0.0.1", port)) != 0:
                 found.append(port)
         if len(found) == count:
+            _handed_out.update(found)
             return found
     raise RuntimeError(f"fewer than {count} free ports up to {LAST_PORT}")
 
