@@ -114,7 +114,7 @@ class Notes:
         """Keep."""
         self.stale_colours.append(colour)
 
-    def answered(self, answer: Answer, row: int, why: str, asked: Any) -> None:
+    def answered(self, answer: Answer, row: int, why: str, asked: Any, *, caller: int | None = None) -> None:
         """Keep."""
         self.answers.append(answer)
         self.whys.append(why)

@@ -23,7 +23,7 @@ class Journal(Protocol):
         """A model answered with another release or an older load than the plan asks for: no evidence either way."""
         ...
 
-    def answered(self, answer: Answer, row: int, why: str, asked: Any) -> None:
+    def answered(self, answer: Answer, row: int, why: str, asked: Any, *, caller: int | None = None) -> None:
         """One item of a request was answered.
 
         Args:
@@ -31,6 +31,7 @@ class Journal(Protocol):
             row: the item's place in its request.
             why: why not the model in service, in a word; ``none``: it was.
             asked: the text or instance as the caller wrote it.
+            caller: number of whose request it was; None: nobody knows.
         """
         ...
 

@@ -101,7 +101,7 @@ class Answerer:
             answer = self._from_ladder(visit, why=visit.cleaned.why or _UNREADABLE.why)
         else:
             answer = await self._from_chosen_arm(visit)
-        self._journal.answered(answer, row, visit.ending.why, text)
+        self._journal.answered(answer, row, visit.ending.why, text, caller=caller)
         self._mirror_if_chosen(visit, answer)
         return answer
 

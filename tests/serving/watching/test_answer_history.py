@@ -19,7 +19,14 @@ from failsoft.health.clock import ManualClock
 from failsoft.health.ledger_files import archives
 from failsoft.serving.watching import answer_history
 from failsoft.serving.watching.answer_history import AnswerHistory
-from failsoft.serving.watching.specimens import HIDDEN, MAX_CHARACTERS, SpecimenPolicy, Specimens, shape_of
+from failsoft.serving.watching.specimens import (
+    HIDDEN,
+    MAX_CHARACTERS,
+    SpecimenPolicy,
+    Specimens,
+    request_mark,
+    shape_of,
+)
 from failsoft.serving.web.messages import Answer
 from tests.serving.fakes import plan
 
@@ -94,6 +101,16 @@ def test_what_callers_must_not_find_in_a_file_is_hidden_from_kept_texts() -> Non
     line = told.take()
     assert line is not None
     assert line["specimens"][0]["text"] == f"mail {HIDDEN} or call {HIDDEN}, see {HIDDEN}"
+
+
+def test_a_kept_text_carries_by_what_its_author_can_have_it_removed_and_a_shape_carries_nothing() -> None:
+    kept, shape = history(keep_texts=True), history()
+    for told in (kept, shape):
+        told.answered(answer("rules", None), "weak", "play jazz", 255)
+    (with_text,), without = [(told.take() or {})["specimens"] for told in (kept, shape)]
+    assert (with_text["request"], with_text["caller"]) == (request_mark("q"), "00000000000000ff")
+    assert "q" not in {with_text["request"], with_text["caller"]}
+    assert [sorted(one) for one in without] == [["said", "shape", "why"]]
 
 
 class Unshowable:

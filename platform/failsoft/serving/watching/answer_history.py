@@ -18,7 +18,7 @@ from typing import Any
 from failsoft.health.clock import Clock
 from failsoft.health.ledger_files import append_line, keep_newest, put_away
 from failsoft.serving.plan.plan import RoutingPlan
-from failsoft.serving.watching.specimens import Specimens
+from failsoft.serving.watching.specimens import Specimens, Whose
 from failsoft.serving.web.messages import Answer
 
 _log = logging.getLogger(__name__)
@@ -55,14 +55,14 @@ class AnswerHistory:
         self.held: deque[dict[str, Any]] = deque(maxlen=HELD)
         """The last spans, oldest first."""
 
-    def answered(self, answer: Answer, why: str, asked: Any) -> None:
+    def answered(self, answer: Answer, why: str, asked: Any, caller: int | None = None) -> None:
         """One item was answered; ``why``: why not the model in service, in a word."""
         self._answers.setdefault(answer.source, Counter())[why] += 1
         if answer.release is not None and answer.confidence is not None and 0.0 <= answer.confidence <= 1.0:
             self._tenths[min(_TENTHS - 1, int(answer.confidence * _TENTHS))] += 1
         self._slowest_ms = max(self._slowest_ms, answer.latency_ms)
         if why != NONE:
-            self._specimens.offer(asked, why, answer.degrade_reason or "")
+            self._specimens.offer(asked, why, answer.degrade_reason or "", Whose(answer.request_id, caller))
 
     def take(self) -> dict[str, Any] | None:
         """The span since the last one, which it ends; None when nothing was answered."""

@@ -16,6 +16,7 @@ from failsoft.serving.watching.gateway_metrics import GatewayMetrics
 from failsoft.serving.watching.late_labels import LateLabels
 from failsoft.serving.watching.outcomes import OutcomeBuffer, Seen
 from failsoft.serving.watching.watch import Watch
+from failsoft.serving.watching.waves import Waves
 from failsoft.serving.web.messages import Answer
 
 
@@ -67,10 +68,11 @@ class FrontDesk:
         self._labels = labels
         self.metrics = GatewayMetrics(MetricBook())
         """What is to be exported of all this; whoever owns this desk does."""
-        self.on_answer: Callable[[Answer, str, Any], None] | None = None
-        """Told of each answer, why it is not the model's, and what was asked; returns at once."""
+        self.on_answer: Callable[[Answer, str, Any, int | None], None] | None = None
+        """Told of each answer, why it is not the model's, what was asked, and by which caller; returns at once."""
         self._counts = Counts()
         self._refusals: dict[str, str | None] = {}
+        self._waves = Waves()
         watch.arm(shelf.kit.release, shelf.kit.baseline)
         watch.follow(plan())
 
@@ -100,12 +102,13 @@ class FrontDesk:
     def new_refusals(self) -> list[tuple[str, str]]:
         """Kind and words of what was refused since it was last asked: an unarmed watch, a fallback that won't load.
 
-        Also of callers whose answers are judged alone from now on.
+        Also of callers whose answers are judged alone from now on, and of waves that are not the model's fault.
         """
         now = {"watch_not_armed": self._watch.refusal, "fallback_refused": self._shelf.refusal}
         told, self._refusals = self._refusals, now
         new = [(kind, why) for kind, why in now.items() if why is not None and why != told.get(kind)]
-        return new + [("caller_apart", why) for why in self._watch.newly_apart()]
+        new += [("caller_apart", why) for why in self._watch.newly_apart()]
+        return new + self._waves.news(self._watch.warnings(), self._counts.sources.total())
 
     def note(self, seen: Seen) -> None:
         """Count one call of a model, and let the watch see it if the subject made it."""
@@ -128,13 +131,13 @@ class FrontDesk:
         """Count an answer that is no evidence about the plan's release."""
         self._counts.stale[colour] += 1
 
-    def answered(self, answer: Answer, row: int, why: str, asked: Any) -> None:
+    def answered(self, answer: Answer, row: int, why: str, asked: Any, *, caller: int | None = None) -> None:
         """Count one answered item."""
         self._counts.sources[answer.source] += 1
         self.metrics.answered(answer, why)
         self._labels.answered(answer, row)
         if self.on_answer is not None:
-            self.on_answer(answer, why, asked)
+            self.on_answer(answer, why, asked, caller)
 
     def mirror(self, copy: Mirrored) -> None:
         """Queue a copy for the subject, or drop and count it."""

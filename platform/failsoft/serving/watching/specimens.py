@@ -13,7 +13,8 @@ import reprlib
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from hashlib import blake2b
+from typing import Any, NamedTuple
 
 from failsoft.errors import ConfigError
 
@@ -61,6 +62,32 @@ class SpecimenPolicy:
                 raise ConfigError(f"hides has {pattern!r}, which is no regular expression ({error})") from error
 
 
+class Whose(NamedTuple):
+    """By what a text that is kept is found again, should somebody want it removed."""
+
+    request_id: str = ""
+    caller: int | None = None
+    """Number of whose request it was; None: nobody knows."""
+
+    def marks(self) -> dict[str, str]:
+        """As they stand beside a text: digests, since ids and keys may name people."""
+        request = {"request": request_mark(self.request_id)} if self.request_id else {}
+        return request if self.caller is None else request | {"caller": caller_mark(self.caller)}
+
+
+NOBODY = Whose()
+
+
+def request_mark(request_id: str) -> str:
+    """Of a request's id, the same in every process: 16 hexadecimal digits."""
+    return blake2b(request_id.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def caller_mark(caller: int) -> str:
+    """Of a caller's number (:func:`failsoft.health.callers.caller_of`): 16 hexadecimal digits."""
+    return f"{caller:016x}"
+
+
 class Specimens:
     """A fair sample of one span (reservoir sampling, Vitter's Algorithm R)."""
 
@@ -69,25 +96,27 @@ class Specimens:
         self._hides = [re.compile(pattern) for pattern in policy.hides]
         self._rng = rng
         self._seen = 0
-        self._kept: list[tuple[Any, str, str]] = []
+        self._kept: list[tuple[Any, str, str, Whose]] = []
 
-    def offer(self, asked: Any, why: str, said: str) -> None:
+    def offer(self, asked: Any, why: str, said: str, whose: Whose = NOBODY) -> None:
         """One request that the model in service did not answer; ``said``: the reason in a sentence."""
         self._seen += 1
         if len(self._kept) < self._policy.per_span:
-            self._kept.append((asked, why, said))
+            self._kept.append((asked, why, said, whose))
         elif self._policy.per_span and (place := self._rng.randrange(self._seen)) < self._policy.per_span:
-            self._kept[place] = (asked, why, said)
+            self._kept[place] = (asked, why, said, whose)
 
     def take(self) -> list[dict[str, str]]:
         """What was kept, as JSON holds it, and begin the next span."""
         kept, self._kept, self._seen = self._kept, [], 0
         return [self._as_json(*one) for one in kept]
 
-    def _as_json(self, asked: Any, why: str, said: str) -> dict[str, str]:
+    def _as_json(self, asked: Any, why: str, said: str, whose: Whose) -> dict[str, str]:
         text = asked if isinstance(asked, str) else _BRIEF.repr(asked)
         body = {"why": why, "said": said[:MAX_CHARACTERS], "shape": shape_of(text)}
-        return body | {"text": hidden(text, self._hides)} if self._policy.keep_texts else body
+        if not self._policy.keep_texts:  # a shape is nobody's, so it keeps no mark of anybody either
+            return body
+        return body | {"text": hidden(text, self._hides)} | whose.marks()
 
 
 def shape_of(text: str) -> str:

@@ -111,6 +111,10 @@ class Watch:
         """Words about callers who were set apart since this was last asked."""
         return self._panel.newly_apart()
 
+    def warnings(self) -> dict[str, str]:
+        """Signals that are found and may not trip, with their reasons."""
+        return self._panel.warnings()
+
     def verdict(self) -> Finding:
         """What the signals say now."""
         return self._panel.verdict()
