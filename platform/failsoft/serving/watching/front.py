@@ -17,7 +17,6 @@ from failsoft.serving.watching.late_labels import LateLabels
 from failsoft.serving.watching.outcomes import OutcomeBuffer, Seen
 from failsoft.serving.watching.watch import Watch
 from failsoft.serving.watching.waves import Waves
-from failsoft.serving.watching.waves import Waves
 from failsoft.serving.web.messages import Answer
 
 
