@@ -16,7 +16,7 @@ from failsoft.training.chronicle import Chronicle
 from failsoft.training.loop_plan import LoopPlan
 from failsoft.training.ranks import Ranks, any_rank
 from failsoft.training.snapshots.snapshot import RamSnapshots
-from failsoft.training.state import TrainingState
+from failsoft.training.state import TrainingState, first_unhealthy, flatten
 from failsoft.training.succession import SAVED, Succession
 from failsoft.training.survival.watch_policy import WatchPhase
 from failsoft.training.survival.watchdog import Watch
@@ -107,12 +107,8 @@ class Saving:
 
         ``ray job stop`` kills after 3 s. Where snapshots outlive the workers, the next group goes on from this one.
         """
-        if self.checkpoints.position == self.state.position:
-            return
-        try:
-            self.snapshot()
-        except ConfigError as error:  # on all ranks: memory is short, and the disk may take it all the same
-            self.chronicle.tell("snapshot_withheld", str(error))
+        if self.checkpoints.position != self.state.position:
+            self._kept_in_memory()
 
     def went_back(self, *, saved: int | None) -> None:
         """The state is an older, healthy one again.
@@ -136,7 +132,9 @@ class Saving:
             if self.checkpoints.position == self.state.position:
                 self.checkpoints.finish()
                 return True
-        if self.snapshot() is not None:
+        if not self._kept_in_memory():
+            self.ill = self._ill_anywhere()
+        if self.ill is not None:
             return False
         with self.watch.during(WatchPhase.CHECKPOINT), self.chronicle.handing_over():
             if any(self.checkpoints.publish(self.state, self.metrics()) for _ in range(2)):
@@ -151,6 +149,20 @@ class Saving:
         """What the rules of keeping may judge a checkpoint of this moment by."""
         metrics = self.found | {"position": float(self.state.position), "step": float(self.state.step)}
         return metrics if self.chronicle.loss is None else metrics | {"loss": self.chronicle.loss}
+
+    def _kept_in_memory(self) -> bool:
+        """A snapshot, where there is room for it; :attr:`ill` says what it found. False where none was taken."""
+        try:
+            self.snapshot()
+        except ConfigError as error:  # on all ranks: memory is short, and the disk may take it all the same
+            self.chronicle.tell("snapshot_withheld", str(error))
+            return False
+        return True
+
+    def _ill_anywhere(self) -> str | None:
+        """As a snapshot would have found; the same answer on all ranks, but for the name."""
+        ill = first_unhealthy(flatten(self.state).tensors)
+        return (ill or "a tensor of another rank") if any_rank(self.ranks, ill is not None) else None
 
     def _checkpoint_due(self, *, meeting: bool) -> bool:
         steps, ended = self.state.step - self._checkpoint_step, self._epoch_here() > self._epoch
