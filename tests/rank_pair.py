@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -41,6 +43,15 @@ def outputs_of_two(module: str, *arguments: str) -> list[str]:
                 rank.kill()
                 rank.wait()
         return [_all_of(file) for file in said]
+
+
+def heard_from(ranks: Sequence[subprocess.Popen[str]], *, patience_s: float = PATIENCE_S) -> list[str]:
+    """What each of these printed until it ended, by rank.
+
+    All are heard at the same time: a pipe that is full stops its writer, and the other ranks would wait for it.
+    """
+    with ThreadPoolExecutor(len(ranks)) as ears:
+        return list(ears.map(lambda rank: rank.communicate(timeout=patience_s)[0], ranks))
 
 
 def _all_of(file: IO[str]) -> str:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.drills.memory_fuzz_rank import POSITIONS, WORLD, plan_of
+from tests.rank_pair import heard_from
 
 pytestmark = pytest.mark.drill
 
@@ -37,7 +38,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
         for rank in range(WORLD)
     ]
     try:
-        outputs = [rank.communicate(timeout=PATIENCE_S)[0] for rank in ranks]
+        outputs = heard_from(ranks, patience_s=PATIENCE_S)
     finally:
         for rank in ranks:
             rank.kill()

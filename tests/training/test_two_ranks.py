@@ -12,6 +12,7 @@ from failsoft.health.faults import Fault, FaultKind, FaultPlan, burst
 from failsoft.health.ledger import read_ledger
 from failsoft.training.letters.deadletters import read_dead_letters
 from failsoft.training.snapshots.host_memory import HOST_MEMORY_VARIABLE
+from tests.rank_pair import heard_from
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 240
@@ -34,7 +35,7 @@ def run_two(
 ) -> list[dict[str, Any]]:
     ranks = [start(folder, rank, FaultPlan(faults=faults), total, host=hosts[rank]) for rank in range(2)]
     try:
-        return [json.loads(rank.communicate(timeout=PATIENCE_S)[0]) for rank in ranks]
+        return [json.loads(text) for text in heard_from(ranks, patience_s=PATIENCE_S)]
     finally:
         for rank in ranks:
             rank.kill()
@@ -55,7 +56,7 @@ def test_two_ranks_killed_in_mid_run_end_with_the_weights_of_the_undisturbed_two
     undisturbed = run_two(tmp_path / "undisturbed")
     kills = [Fault(kind=FaultKind.KILL_WORKER, position=13, rank=rank) for rank in range(2)]
     dying = [start(tmp_path / "killed", rank, FaultPlan(faults=tuple(kills))) for rank in range(2)]
-    assert [rank.communicate(timeout=PATIENCE_S)[0] for rank in dying] == ["", ""]
+    assert heard_from(dying, patience_s=PATIENCE_S) == ["", ""]
     assert [rank.returncode for rank in dying] == [-9, -9]
     (tmp_path / "killed" / "meeting").unlink()
     assert run_two(tmp_path / "killed", *kills) == undisturbed
@@ -65,7 +66,7 @@ def test_two_killed_ranks_go_on_from_their_snapshot_in_memory_of_the_host(tmp_pa
     undisturbed = run_two(tmp_path / "undisturbed")
     kills = [Fault(kind=FaultKind.KILL_WORKER, position=15, rank=rank) for rank in range(2)]
     dying = [start(tmp_path / "killed", rank, FaultPlan(faults=tuple(kills))) for rank in range(2)]
-    assert [rank.communicate(timeout=PATIENCE_S)[0] for rank in dying] == ["", ""]
+    assert heard_from(dying, patience_s=PATIENCE_S) == ["", ""]
     assert len(list(host_memory.rglob("note-*"))) == 2 * 2
     (tmp_path / "killed" / "meeting").unlink()
     assert run_two(tmp_path / "killed", *kills) == undisturbed
@@ -84,7 +85,7 @@ def test_killed_ranks_that_change_hosts_go_on_from_their_snapshots_all_the_same(
         host.mkdir()
     kills = [Fault(kind=FaultKind.KILL_WORKER, position=15, rank=rank) for rank in range(2)]
     dying = [start(tmp_path / "killed", rank, FaultPlan(faults=tuple(kills)), host=hosts[rank]) for rank in range(2)]
-    assert [rank.communicate(timeout=PATIENCE_S)[0] for rank in dying] == ["", ""]
+    assert heard_from(dying, patience_s=PATIENCE_S) == ["", ""]
     (tmp_path / "killed" / "meeting").unlink()
     assert run_two(tmp_path / "killed", *kills, hosts=hosts[::-1]) == undisturbed
     events = read_ledger(tmp_path / "killed" / "ledger.jsonl").events

@@ -22,7 +22,7 @@ from failsoft.health.clock import SystemClock
 from failsoft.training.checkpoints.checkpoint import newest_healthy
 from failsoft.training.checkpoints.inspection import described, difference, ordered, verify_all
 from tests.conftest import ROOT
-from tests.rank_pair import PATIENCE_S
+from tests.rank_pair import heard_from
 
 SHARD = "shard-00001-of-00002.safetensors"
 
@@ -53,7 +53,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
         for rank in range(4)
     ]
     try:
-        lines = [json.loads(line) for rank in ranks for line in rank.communicate(timeout=PATIENCE_S)[0].splitlines()]
+        lines = [json.loads(line) for text in heard_from(ranks) for line in text.splitlines()]
     finally:
         for rank in ranks:
             rank.kill()

@@ -18,6 +18,7 @@ from failsoft.training.loading.sample import BadKind
 from failsoft.training.loading.sample_letters import read_sample_letters
 from failsoft.training.ranks import SoloRank
 from tests.conftest import ROOT
+from tests.rank_pair import heard_from
 from tests.training.loading.data import row_of
 from tests.training.loading.loaded_ranks import Plan, trained
 
@@ -44,7 +45,7 @@ def run_two(folder: Path, plans: list[Plan]) -> list[Run]:
         for rank in range(2)
     ]
     try:
-        first, second = (json.loads(process.communicate(timeout=PATIENCE_S)[0]) for process in processes)
+        first, second = (json.loads(text) for text in heard_from(processes, patience_s=PATIENCE_S))
     finally:
         for process in processes:
             process.kill()

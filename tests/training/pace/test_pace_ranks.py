@@ -21,12 +21,11 @@ from failsoft.training.letters.rebuild import LoopRebuild
 from failsoft.training.letters.replay import Replayer
 from failsoft.training.loop import LoopPlan, TrainLoop
 from failsoft.training.summary import summarise
+from tests.rank_pair import heard_from
 from tests.training.pace.pace_ranks import with_plain_model
 from tests.training.toys import SAMPLES, ToyTask, toy_loop
 
 ROOT = Path(__file__).resolve().parents[3]
-PATIENCE_S = 480
-"""Starting Python with torch takes seconds, a minute on a busy machine, and there all takes ten times as long."""
 Told = dict[str, list[dict[str, Any]]]
 
 
@@ -45,7 +44,7 @@ def told(home: Path) -> Told:
         for rank in range(2)
     ]
     try:
-        lines = [rank.communicate(timeout=PATIENCE_S)[0].splitlines() for rank in ranks]
+        lines = [text.splitlines() for text in heard_from(ranks)]
     finally:
         for rank in ranks:
             rank.kill()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from failsoft.training.snapshots.snapshot_place import SnapshotPlace
+from tests.rank_pair import heard_from
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 240
@@ -29,7 +30,7 @@ def run_ranks(folder: Path, place: SnapshotPlace, world: int) -> list[dict[str, 
         for rank in range(world)
     ]
     try:
-        return [json.loads(rank.communicate(timeout=PATIENCE_S)[0]) for rank in ranks]
+        return [json.loads(text) for text in heard_from(ranks, patience_s=PATIENCE_S)]
     finally:
         for rank in ranks:
             rank.kill()
