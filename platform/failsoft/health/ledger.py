@@ -17,9 +17,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from failsoft.errors import ConfigError
 from failsoft.health.clock import Clock
 from failsoft.health.json_object import is_count, is_finite, json_object
 from failsoft.health.ledger_files import FULL_BYTES, all_lines, append_line, put_away
+from failsoft.health.ledger_retention import bound
+from failsoft.health.retention import read_retention
 
 _log = logging.getLogger(__name__)
 
@@ -117,6 +120,11 @@ class Ledger:
         except OSError as error:  # it is whole, only larger than usual
             self._stays = True
             _log.warning("%s is full and can't be put away (%s); it goes on growing", self.path, error)
+            return
+        try:
+            bound(self.path, read_retention(self.path.parent))
+        except (ConfigError, OSError) as error:  # nothing of it may end the work that the events are about
+            _log.warning("%s is not shortened (%s)", self.path, error)
 
 
 def _to_json(record: Mapping[str, Any]) -> str:

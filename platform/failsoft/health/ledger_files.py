@@ -1,8 +1,9 @@
 """The files of a ledger: the one that is written, and those that were full, numbered in order beside it.
 
-``ledger.jsonl`` is renamed to ``ledger-000001.jsonl`` when it is full, and so on; nothing is ever removed here. Writers
-open the file for each event, so one that comes just then writes into the one or the other, and no line is lost. Which
-of two writers renames is settled by a lock on a file beside it; a reader needs none.
+``ledger.jsonl`` is renamed to ``ledger-000001.jsonl`` when it is full, and so on. Writers open the file for each event,
+so one that comes just then writes into the one or the other, and no line is lost. Which of two writers renames is
+settled by a lock on a file beside it; a reader needs none. Lines are taken out by :mod:`failsoft.health.line_removal`
+alone, which puts a file of the same length in a file's place: every position in it stays what it was.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -39,12 +41,23 @@ def append_line(path: Path, line: bytes) -> int:
         OSError: the disk refuses.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_APPEND | os.O_CREAT | os.O_RDWR, 0o600)
-    try:
-        os.write(handle, _mend(handle) + line)
-        return os.fstat(handle).st_size
-    finally:
-        os.close(handle)
+    while True:
+        handle = os.open(path, os.O_APPEND | os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            _share(handle)
+            if os.fstat(handle).st_nlink:
+                os.write(handle, _mend(handle) + line)
+                return os.fstat(handle).st_size
+        finally:
+            os.close(
+                handle
+            )  # another file was put in this one's place just now: what is written here nobody would read
+
+
+def _share(handle: int) -> None:
+    """Hold off whoever would put another file in its place; where a file system has no locks nothing does."""
+    with suppress(OSError):
+        fcntl.flock(handle, fcntl.LOCK_SH)
 
 
 def _mend(handle: int) -> bytes:
@@ -62,9 +75,7 @@ def put_away(path: Path, *, full_bytes: int = FULL_BYTES) -> Path | None:
     Raises:
         OSError: the disk refuses; the ledger goes on as it is.
     """
-    with path.with_name(f".{path.name}.lock").open("ab") as lock:
-        os.fchmod(lock.fileno(), 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the file is closed, or its process dies
+    with only_one(path):
         if not path.exists() or path.stat().st_size < full_bytes:
             return None
         before = archives(path)
@@ -72,10 +83,24 @@ def put_away(path: Path, *, full_bytes: int = FULL_BYTES) -> Path | None:
         return path.rename(path.with_name(f"{path.stem}-{number:0{_DIGITS}}{path.suffix}"))
 
 
+@contextmanager
+def only_one(path: Path) -> Iterator[None]:
+    """Be the only one who moves or removes files of the ledger at ``path``; others may go on writing and reading.
+
+    Raises:
+        OSError: the disk refuses, or has no locks.
+    """
+    with path.with_name(f".{path.name}.lock").open("ab") as lock:
+        os.fchmod(lock.fileno(), 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the file is closed, or its process dies
+        yield
+
+
 def keep_newest(path: Path, files: int) -> None:
     """Remove the oldest full files beyond so many; the newest stays in any case, since numbers go on from it."""
-    for old in archives(path)[: -max(1, files)]:
-        old.unlink(missing_ok=True)
+    with only_one(path):
+        for old in archives(path)[: -max(1, files)]:
+            old.unlink(missing_ok=True)
 
 
 def all_lines(path: Path) -> Iterator[bytes]:
@@ -172,7 +197,7 @@ class Tail:
             if not _same(file, _numbered(self._path).get(number, self._path)):
                 file.close()  # put away between the two looks: that was a later file
                 continue
-            begin = self._after.bytes if not self._parts and number == self._after.file else 0
+            begin = self.position.bytes if number == self.position.file else 0  # the same one, some lines taken out
             if begin > os.fstat(file.fileno()).st_size:  # somebody removed the ledger, and another one was begun
                 begin = 0
             self._parts.append(_Part(file, number, begin))

@@ -1,0 +1,73 @@
+"""What becomes of old events: a ledger's files are bounded in age and size, and a person's own can be taken out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+
+from failsoft.health.json_object import is_finite, json_object
+from failsoft.health.ledger_files import archives
+from failsoft.health.line_removal import Judge, Removed, remove_lines, remove_whole_files
+from failsoft.health.retention import DAY_S, RetentionPolicy
+
+_SHORT = 8
+"""Digits of a caller's number in sentences, see :func:`failsoft.health.callers.caller_in_words`."""
+
+
+def judge_events(before_s: float, marks: Iterable[str] = ()) -> Judge:
+    """Takes out events from before a wall time, those that name a mark, and lines that are torn: nobody reads them.
+
+    Args:
+        before_s: wall time; ``-inf``: none is too old.
+        marks: of callers and requests, 16 hexadecimal digits each; sentences have the first 8 of a caller's.
+    """
+    named = [mark[:_SHORT].encode() for mark in marks]
+
+    def judge(line: bytes) -> bytes | None:
+        body = json_object(line)
+        at_s = None if body is None else body.get("at_s")
+        if not is_finite(at_s) or at_s < before_s:
+            return None
+        return None if any(mark in line for mark in named) else line
+
+    return judge
+
+
+def shorten(path: Path, policy: RetentionPolicy, *, now_s: float, dry_run: bool = False) -> Removed:
+    """Apply a policy to the ledger at ``path``; what is too old by less than a day may stay until the next time.
+
+    So that a file is put in another's place once a day at most. Files of younger events are not read.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    removed, before_s = bound(path, policy, dry_run=dry_run), policy.cut(now_s).ledger_s
+    if not math.isinf(before_s) and _oldest_s(path) < before_s - DAY_S:
+        removed += remove_lines(path, judge_events(before_s), dry_run=dry_run, oldest_only=True)
+    return removed
+
+
+def bound(path: Path, policy: RetentionPolicy, *, dry_run: bool = False) -> Removed:
+    """Hold the ledger at ``path`` to the policy's size, by whole files: quick enough for whoever has filled one.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    if policy.ledger_bytes is None or not archives(path):
+        return Removed()
+    return remove_whole_files(path, keep_bytes=policy.ledger_bytes, dry_run=dry_run)
+
+
+def _oldest_s(path: Path) -> float:
+    """Wall time of the first event that is left; infinite without any."""
+    for there in [*archives(path), path]:
+        try:
+            with there.open("rb") as lines:
+                for line in lines:
+                    body = json_object(line) if line.strip() else None
+                    if body is not None and is_finite(body.get("at_s")):
+                        return float(body["at_s"])
+        except FileNotFoundError:
+            continue
+    return math.inf
