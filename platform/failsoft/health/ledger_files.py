@@ -96,13 +96,6 @@ def only_one(path: Path) -> Iterator[None]:
         yield
 
 
-def keep_newest(path: Path, files: int) -> None:
-    """Remove the oldest full files beyond so many; the newest stays in any case, since numbers go on from it."""
-    with only_one(path):
-        for old in archives(path)[: -max(1, files)]:
-            old.unlink(missing_ok=True)
-
-
 def all_lines(path: Path) -> Iterator[bytes]:
     """Every line that is not blank, oldest first, each once even while the file is put away by somebody else."""
     now = _opened(path)

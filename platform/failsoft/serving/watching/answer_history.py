@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from failsoft.health.clock import Clock
-from failsoft.health.ledger_files import append_line, keep_newest, put_away
+from failsoft.health.ledger_files import append_line, put_away
 from failsoft.serving.plan.plan import RoutingPlan
 from failsoft.serving.watching.specimens import Specimens, Whose
 from failsoft.serving.web.messages import Answer
@@ -27,8 +27,8 @@ VERSION = 1
 SPAN_S = 5.0
 HELD = 720
 """Spans that a gateway holds for who looks at it: an hour."""
-FULL_BYTES, KEPT_FILES = 8 * 1024 * 1024, 12
-"""About a week of eight gateways; older files are removed."""
+FULL_BYTES = 8 * 1024 * 1024
+"""Of one file; how many stay is a matter of :class:`failsoft.health.retention.RetentionPolicy`."""
 NONE = "none"
 _TENTHS = 10
 
@@ -53,7 +53,7 @@ class AnswerHistory:
         self._tenths = [0] * _TENTHS
         self._slowest_ms = 0.0
         self.held: deque[dict[str, Any]] = deque(maxlen=HELD)
-        """The last spans, oldest first."""
+        """The last spans, oldest first, without their specimens."""
 
     def answered(self, answer: Answer, why: str, asked: Any, caller: int | None = None) -> None:
         """One item was answered; ``why``: why not the model in service, in a word."""
@@ -85,7 +85,7 @@ class AnswerHistory:
             "specimens": self._specimens.take(),
         }
         self._answers, self._tenths, self._slowest_ms = {}, [0] * _TENTHS, 0.0
-        self.held.append(line)
+        self.held.append(line | {"specimens": []})  # what is removed from the disk must not live on in here
         return line
 
     async def keep(self, path: Path) -> None:
@@ -104,4 +104,3 @@ def _write(path: Path, body: dict[str, Any]) -> None:
     size = append_line(path, json.dumps(body, separators=(",", ":")).encode() + b"\n")
     if size >= FULL_BYTES:
         put_away(path, full_bytes=FULL_BYTES)
-        keep_newest(path, KEPT_FILES)
