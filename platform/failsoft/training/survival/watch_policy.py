@@ -41,6 +41,8 @@ class WatchPolicy:
     """A look at the validation split."""
     tick_s: float = 0.5
     """How often the watchdog looks."""
+    look_s: float = 30.0
+    """A look at storage or at the cluster, on a thread of its own, that takes longer is told of; it ends nobody."""
     interpreter_s: float = 300.0
     """Python itself stood still (a call holds its lock, or the watchdog's thread is dead): a timer outside of Python
     ends the worker then, with exit status 1, for that timer knows no other."""
@@ -59,6 +61,8 @@ class WatchPolicy:
                 raise ConfigError(f"{_FIELDS[phase]} is {limit_s}; use a positive number of seconds")
         if not 0.0 < self.tick_s < math.inf:
             raise ConfigError(f"tick_s is {self.tick_s}; use a positive number of seconds, 0.5 or so")
+        if not 0.0 < self.look_s < math.inf:
+            raise ConfigError(f"look_s is {self.look_s}; use a positive number of seconds, 30 or so")
         if not 4.0 * self.tick_s <= self.interpreter_s < math.inf:
             raise ConfigError(
                 f"interpreter_s is {self.interpreter_s} with a look each {self.tick_s} s; use at least four looks"

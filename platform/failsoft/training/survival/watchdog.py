@@ -4,9 +4,10 @@ Before it ends it, it calls the other ranks of the group (see :mod:`failsoft.tra
 stacks as well, and the one that called says who stands where, and who is probably to blame.
 
 Three lines of defence, each for when the one before is itself gone. A thread looks at the phase twice a second; it
-needs no word from the training thread but a mark that moves. A timer outside of Python (``faulthandler``) ends the
-process when that thread has not looked for ``interpreter_s``: a call that never gives Python's lock back, a ledger on
-storage that hangs. Ray's own health check ends a process in which not even that runs.
+needs no word from the training thread but a mark that moves, and no storage: whatever must be looked at there has a
+thread of its own (:mod:`failsoft.training.survival.lookout`). A timer outside of Python (``faulthandler``) ends the
+process when the first thread has not looked for ``interpreter_s``: a call that never gives Python's lock back. Ray's
+own health check ends a process in which not even that runs.
 
 A worker that ends exits with ``EXIT_HUNG``; whoever started it (Ray, the supervisor, torchrun) starts it again.
 """
@@ -26,6 +27,7 @@ from typing import IO, NamedTuple, Protocol, Self
 
 from failsoft.health.clock import Clock
 from failsoft.health.ledger import Ledger
+from failsoft.training.survival.lookout import Lookouts
 from failsoft.training.survival.muster import Muster
 from failsoft.training.survival.process_mark import STACKS_SIGNAL
 from failsoft.training.survival.stack_files import HANGS_FOLDER, StackFiles
@@ -72,8 +74,8 @@ class Watchdog:
     Args:
         post: where to write.
         policy: the limits.
-        chores: called at each look, on the watchdog's thread: whatever else must be looked at now and then. One that
-            raises ends the thread, and so, later, the process.
+        chores: whatever else must be looked at now and then, each on a thread of its own. One that stands still is
+            told of, and ends nobody; one that raises ends the watchdog, and so, later, the process.
         end: ends the process; never returns in earnest.
     """
 
@@ -87,7 +89,6 @@ class Watchdog:
     ) -> None:
         self._post = post
         self._policy = policy
-        self._chores = chores
         self._end = end
         self._patience = Patience(policy)
         self._mark = Mark(WatchPhase.START_UP, 0)
@@ -100,6 +101,10 @@ class Watchdog:
         self._muster: Muster | None = None
         self._answered_s: float | None = None
         self._nudged = False
+        self._called = False
+        self._lookouts = Lookouts(
+            (*chores, self._hear_call), ledger=post.ledger, clock=post.clock, rank=post.rank, policy=policy
+        )
         self.nudgeable = False
         """This process leaves its stacks in its file when it gets the signal for it."""
 
@@ -123,6 +128,7 @@ class Watchdog:
         if signal.getsignal(STACKS_SIGNAL) is signal.SIG_DFL:  # the user's own handler stays
             faulthandler.register(STACKS_SIGNAL, file=self._file, all_threads=True)  # for as long as the process lives
             self.nudgeable = True
+        self._lookouts.start(self._over)
         threading.Thread(target=self._watch, name="failsoft-watchdog", daemon=True).start()
         return self
 
@@ -153,18 +159,25 @@ class Watchdog:
             self._mark = Mark(before.phase, before.position)
 
     def look(self) -> None:
-        """One look: chores, then judge and, when the phase is overdue, end the process."""
-        for chore in self._chores:
-            chore()
+        """One look around, then judge; for whoever has no threads for it."""
+        self._lookouts.look()
+        self.judge()
+
+    def judge(self) -> None:
+        """When the phase is overdue, end the process. Waits for no storage while all is well."""
+        self._lookouts.judge()
         mark = self._mark
         if self._patience.look(mark, mark.phase, self._post.clock.monotonic_s()):
             self._give_up(mark)
-        elif self._muster is not None and self._muster.called():
+        elif self._muster is not None and self._called:
             self._answer(mark, self._muster)
+
+    def _hear_call(self) -> None:
+        self._called = self._muster is not None and self._muster.called()
 
     def _watch(self) -> None:
         while not self._over.wait(self._policy.tick_s):
-            self.look()
+            self.judge()
             if not self._over.is_set():
                 self._arm(self._policy.interpreter_s)
 
