@@ -114,9 +114,9 @@ async def test_a_body_that_does_not_fit_is_a_problem_in_words_and_never_a_500(bo
 
 async def test_a_path_that_is_none_is_a_problem_too() -> None:
     async with client(FakeFront()) as http:
-        response = await http.get("/v2/predict")
+        response = await http.get("/v3/predict")
     assert (response.status_code, response.json()["title"]) == (404, "Not Found")
-    assert response.json()["instance"] == "/v2/predict"
+    assert response.json()["instance"] == "/v3/predict"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ class Door:
     """A turnstile of one place, before an app that asks for the same path again while it is inside."""
 
     def __init__(self, *, raises: bool = False) -> None:
-        self.turnstile = Turnstile(self.app, max_inside=1, paths=["/v1/predict"])
+        self.turnstile = Turnstile(self.app, max_inside=1, counts="/v1/predict".__eq__)
         self.inside, self.statuses, self.raises = 0, list[int](), raises
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,4 +61,4 @@ async def test_a_place_is_free_again_whatever_happened_inside() -> None:
 
 def test_a_gateway_that_lets_nobody_in_is_refused() -> None:
     with pytest.raises(ConfigError, match="max_inside is 0"):
-        Turnstile(Door().app, max_inside=0, paths=[])
+        Turnstile(Door().app, max_inside=0, counts=bool)

@@ -7,7 +7,7 @@ import asyncio
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from failsoft.serving.web.problems import problem_answer
+from failsoft.serving.web.problems import refusal
 
 _LISTEN_AFTER_S = 0.02
 """Most answers are out by then: a task that listens to each of their callers would cost more than it ever saves."""
@@ -34,7 +34,7 @@ class BodyLimit:
         body = None if _above(announced, self._max_bytes) else await self._read(receive)
         if body is None:
             why = f"the body is larger than {self._max_bytes} bytes; send fewer or shorter texts"
-            await problem_answer(413, why, instance=scope["path"])(scope, receive, send)
+            await refusal(scope, 413, why)(scope, receive, send)
             return
         await self._while_the_caller_stays(body, scope, receive, send)
 

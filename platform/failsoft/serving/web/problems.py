@@ -9,8 +9,11 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse
+from starlette.types import Scope
 
 MEDIA_TYPE = "application/problem+json"
+PROTOCOL = "/v2"
+"""Below it the Open Inference Protocol holds, which has a form of its own for errors."""
 
 
 class Problem(BaseModel):
@@ -38,6 +41,20 @@ def problem_answer(
 ) -> JSONResponse:
     """The whole HTTP answer."""
     return JSONResponse(problem(status, detail, instance=instance), status, headers, media_type=MEDIA_TYPE)
+
+
+def refusal(scope: Scope, status: int, detail: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """The whole HTTP answer to a request that fails, in the form of what was asked."""
+    path = path_in_app(scope)
+    if path == PROTOCOL or path.startswith(f"{PROTOCOL}/"):
+        return JSONResponse({"error": whole(detail)}, status, headers)
+    return problem_answer(status, detail, instance=scope["path"], headers=headers)
+
+
+def path_in_app(scope: Scope) -> str:
+    """The path of a request, wherever the app is mounted."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
 
 
 def whole(text: str) -> str:

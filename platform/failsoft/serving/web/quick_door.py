@@ -7,7 +7,7 @@ straight from their bytes here. What does not fit is handed on untouched, to be 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from failsoft.errors import FailsoftError
+from failsoft.serving.web.answer_headers import headers_of
 
 _JSON = b"application/json"
 
@@ -64,7 +65,7 @@ class QuickDoor:
         except FailsoftError as error:
             await (await self._refuse(Request(scope), error))(scope, receive, send)
             return
-        await _send_json(send, answer.model_dump_json().encode())
+        await _send_json(send, answer.model_dump_json().encode(), headers_of(answer))
 
     def _is_plain(self, scope: Scope) -> bool:
         if scope["type"] != "http" or scope["method"] != "POST":
@@ -98,7 +99,8 @@ def _again(message: Message, receive: Receive) -> Receive:
     return replay
 
 
-async def _send_json(send: Send, body: bytes) -> None:
-    headers = [(b"content-length", str(len(body)).encode()), (b"content-type", _JSON)]
+async def _send_json(send: Send, body: bytes, said: Mapping[str, str]) -> None:
+    headers = [(name.encode(), value.encode()) for name, value in said.items()]
+    headers += [(b"content-length", str(len(body)).encode()), (b"content-type", _JSON)]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})

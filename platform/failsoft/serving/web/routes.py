@@ -24,12 +24,13 @@ from failsoft.errors import (
     SaturatedError,
 )
 from failsoft.serving.web import examples
+from failsoft.serving.web.answer_headers import headers_of
 from failsoft.serving.web.api_description import describe, refusals
 from failsoft.serving.web.as_json import read_as_json
 from failsoft.serving.web.bodies import BodyLimit
 from failsoft.serving.web.headers import NAMED, CallerId, SessionId, WaitsMs, of_one_caller
 from failsoft.serving.web.messages import Ask
-from failsoft.serving.web.problems import problem_answer
+from failsoft.serving.web.problems import PROTOCOL, refusal
 from failsoft.serving.web.quick_door import QuickDoor
 from failsoft.serving.web.steering_routes import ANSWERS, Steers, add_steering
 from failsoft.serving.web.turnstile import ITEMS_EACH, RETRY_AFTER_S, Room, Turnstile
@@ -107,7 +108,7 @@ def build_routes(
     steers: Steers | None = None,
     max_body_bytes: int = 1_048_576,
     max_requests: int = 256,
-) -> FastAPI:
+) -> NettedApp:
     """The HTTP app of one gateway replica; ``wire`` is what its callers send and get."""
     room = Room(front.predict, max_items=ITEMS_EACH * max_requests)
     quick_door = partial(
@@ -118,10 +119,11 @@ def build_routes(
         refuse=_as_problem,
         long_way=NAMED,
     )
-    turnstile = partial(Turnstile, max_inside=max_requests, paths=[_PREDICT])
+    turnstile = partial(Turnstile, max_inside=max_requests, counts=_is_answered)
     body_limit = partial(BodyLimit, max_bytes=max_body_bytes)  # outside: a body that trickles in takes nobody's place
     layers: list[Layer] = [quick_door, turnstile, body_limit]
     app = NettedApp(layers=layers, title="failsoft gateway", version="1", description=examples.ABOUT)
+    app.state.room = room
     _add_answers(app, front, room, wire)
     operator = _add_operator(app, front, guard)
     if steers is not None:
@@ -135,10 +137,16 @@ def build_routes(
     return app
 
 
+def _is_answered(path: str) -> bool:
+    """Whether requests of this path ask for answers, and not for orders or words on the gateway itself."""
+    return path == _PREDICT or (path.startswith(PROTOCOL) and path.endswith("/infer"))
+
+
 def _add_answers(app: FastAPI, front: Front, room: Room, wire: Wire) -> None:
     async def predict(body: Ask, ms: WaitsMs = None, caller: CallerId = None, key: SessionId = None) -> Response:
         answer = await room.predict(body.within(ms).asked_by(caller).keyed_by(key))
-        return Response(answer.model_dump_json(), media_type="application/json")  # FastAPI would check it all again
+        said = answer.model_dump_json()  # FastAPI would check it all again
+        return Response(said, headers=headers_of(answer), media_type="application/json")
 
     body = Body(openapi_examples=dict(wire.request_examples))
     predict.__annotations__["body"] = Annotated[wire.request, read_as_json(wire.request), body]
@@ -260,4 +268,4 @@ async def _as_our_own_fault(request: Request, _error: Exception) -> JSONResponse
 
 
 def _answer(request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    return problem_answer(status, detail, instance=request.url.path, headers=headers)
+    return refusal(request.scope, status, detail, headers)
