@@ -5,6 +5,7 @@
 #   make landing            of these one of each kind: what CI runs
 #   make soak               ten thousand steps through all that can go wrong with data, memory and pace
 #   make lint               what CI checks: format, style, types, layers
+#   make package            the wheel and the source archive in dist, the same bytes each time from one commit
 #   make format             rewrite the files in the house format
 #   make bench NAME=guard   one benchmark, or all of them without NAME
 # PYTHON=/path/to/python3.12 chooses the interpreter.
@@ -12,9 +13,9 @@
 VENV := .venv
 STAMP := $(VENV)/.set-up
 RUN := $(VENV)/bin
-LANDING := cluster_commands metrics serving_incident shared_window training_hang training_job training_kill torn_writes
+LANDING := cluster_commands metrics serving_incident shared_window training_hang training_job training_kill torn_writes package
 
-.PHONY: demo test drill landing soak bench lint format style types layers setup clean help
+.PHONY: demo test drill landing soak bench package lint format style types layers setup clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -44,6 +45,9 @@ soak: $(STAMP)
 
 bench: $(STAMP)
 	@$(RUN)/python -m tests.benchmarks $(NAME)
+
+package: $(STAMP)
+	@.ci/build $(VENV) dist
 
 lint: $(STAMP)
 	@$(RUN)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,23 @@ app = typer.Typer(
 )
 release_app = typer.Typer(help="Releases, and their way into service.", no_args_is_help=True)
 app.add_typer(release_app, name="release")
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"failsoft {version('failsoft')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version, and no more.")
+    ] = False,
+) -> None:
+    """What may stand before a command."""
+
+
 console = Console(width=None if sys.stdout.isatty() else 120)
 
 HomeOption = Annotated[
