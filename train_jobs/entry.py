@@ -23,11 +23,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 
 from failsoft.artifacts.home import Home
+from failsoft.errors import ConfigError
 from failsoft.health.clock import Clock, SystemClock
+from failsoft.health.retention import read_retention
 from failsoft.training.checkpoints.driver_lock import sole_driver
+from failsoft.training.run_removal import let_go
 from failsoft.training.survival.notice import Notice, Word, listening, passing_on
 from train_jobs.child_driver import ChildDriver
 from train_jobs.config import JobConfig
@@ -62,7 +66,17 @@ def supervise_job(
         passing_on(notice, folder),
         ChildDriver(config, clock=clock, say=say) as driver,
     ):
+        _let_go(home, folder, clock=clock, say=say)
         return carry_through(config, driver, clock=clock, say=say, heard=lambda: notice.heard is not None)
+
+
+def _let_go(home: Home, folder: Path, *, clock: Clock, say: Callable[[str], object]) -> None:
+    """What is past its time; settings that can't be meant, or a disk that refuses, hold no run up."""
+    try:
+        cut = read_retention(home.root).cut(clock.wall_s())
+        let_go(folder, letters_s=cut.letters_s, stacks_s=cut.stacks_s)
+    except (ConfigError, OSError) as error:
+        say(f"old letters and stacks stay: {error}")
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from failsoft.cli import metrics as _metrics  # noqa: F401 -- the same
 from failsoft.cli import plan as _plan  # noqa: F401 -- the same
 from failsoft.cli import preempt as _preempt  # noqa: F401 -- the same
 from failsoft.cli import preflight as _preflight  # noqa: F401 -- the same
+from failsoft.cli import purge as _purge  # noqa: F401 -- the same
 from failsoft.cli import releases as _releases  # noqa: F401 -- the same
 from failsoft.cli import replay as _replay  # noqa: F401 -- the same
 from failsoft.cli import runs as _runs  # noqa: F401 -- the same

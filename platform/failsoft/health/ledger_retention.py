@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,14 +23,15 @@ def judge_events(before_s: float, marks: Iterable[str] = ()) -> Judge:
         before_s: wall time; ``-inf``: none is too old.
         marks: of callers and requests, 16 hexadecimal digits each; sentences have the first 8 of a caller's.
     """
-    named = [mark[:_SHORT].encode() for mark in marks]
+    words = "|".join(f"{mark[:_SHORT]}(?:{mark[_SHORT:]})?" for mark in sorted(marks))
+    named = re.compile(rf"(?<![0-9a-f])(?:{words})(?![0-9a-f])".encode()) if words else None
 
     def judge(line: bytes) -> bytes | None:
         body = json_object(line)
         at_s = None if body is None else body.get("at_s")
         if not is_finite(at_s) or at_s < before_s:
             return None
-        return None if any(mark in line for mark in named) else line
+        return None if named is not None and named.search(line) else line
 
     return judge
 

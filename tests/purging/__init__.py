@@ -1,0 +1,1 @@
+"""Removal of what is kept, from every place of a home."""
