@@ -175,3 +175,14 @@ def test_equal_contents_have_equal_digests_and_others_do_not() -> None:
         return Manifest(kind="release", created_at_s=1.0, files=files, meta={"b": 1, "a": 2})
 
     assert manifest(1).digest == manifest(1).digest != manifest(2).digest
+
+
+def test_reading_can_be_paused_after_each_small_piece_and_finds_the_same(tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(b"x" * 1_200_000)
+    (tmp_path / "empty").touch()
+    manifest, beats = describe(tmp_path, kind="release", created_at_s=0.0, meta={}), list[int]()
+    verify_files(tmp_path, manifest, lambda: beats.append(1))
+    assert len(beats) == 3
+    (tmp_path / "big").write_bytes(b"x" * 1_199_999 + b"y")
+    with pytest.raises(DamagedArtifactError, match="digest"):
+        verify_files(tmp_path, manifest, lambda: None)

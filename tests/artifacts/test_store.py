@@ -88,7 +88,7 @@ ArtifactStore(Path(sys.argv[1]), ManualClock(), kind="checkpoint").publish("new"
 """
 
 
-@pytest.mark.parametrize("moment", ["writing", "describe", "_write_synced", "_sync_tree"])
+@pytest.mark.parametrize("moment", ["writing", "describe", "write_synced", "sync_tree"])
 def test_a_writer_killed_at_any_moment_leaves_nothing_that_is_seen(shop: Shop, moment: str) -> None:
     """T23, T30: the torn or uncommitted one was chosen as newest elsewhere."""
     shop.publish("old")

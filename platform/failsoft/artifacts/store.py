@@ -8,7 +8,6 @@ folder, rename. A reader sees nothing or everything. Reading verifies digests; w
 from __future__ import annotations
 
 import errno
-import os
 import re
 import shutil
 import uuid
@@ -19,6 +18,7 @@ from typing import Any
 
 from failsoft.artifacts.asides import HIDDEN, being_filled
 from failsoft.artifacts.manifest import MANIFEST_NAME, FileEntry, Manifest, describe, read_manifest, verify_files
+from failsoft.artifacts.syncing import sync_folder, sync_tree, write_synced
 from failsoft.errors import (
     ArtifactError,
     ArtifactMissingError,
@@ -108,17 +108,22 @@ class ArtifactStore:
         with being_filled(aside):
             try:
                 manifest = prepare(aside).signed(name)
-                _write_synced(aside / MANIFEST_NAME, manifest.to_json().encode())
-                _sync_tree(aside)
+                write_synced(aside / MANIFEST_NAME, manifest.to_json().encode())
+                sync_tree(aside)
                 _rename_unless_taken(aside, self._target(name))
             except BaseException:  # also KeyboardInterrupt: the half-written folder must not stay; re-raised
                 shutil.rmtree(aside, ignore_errors=True)
                 raise
-        _sync_folder(self.root)
+        sync_folder(self.root)
         return Artifact(name=name, path=self.root / name, manifest=manifest)
 
-    def open(self, name: str, *, unread: Accept = lambda _: False) -> Artifact:
-        """A published folder, with every byte verified; of those ``unread`` accepts, which others verify, no file is.
+    def open(self, name: str, *, unread: Accept = lambda _: False, beat: Callable[[], None] | None = None) -> Artifact:
+        """A published folder, with every byte verified.
+
+        Args:
+            name: of the folder.
+            unread: of those it accepts, which others verify, no file is read.
+            beat: called after each piece that was read; it may wait, so that others get the processor.
 
         Raises:
             ArtifactMissingError: no such name.
@@ -131,7 +136,7 @@ class ArtifactStore:
             raise ArtifactMissingError(f"no {self.kind} named {name!r} in {self.root}; there: {known}")
         artifact = Artifact(name=name, path=path, manifest=read_manifest(path, kind=self.kind))
         if not unread(artifact.manifest):
-            verify_files(path, artifact.manifest)
+            verify_files(path, artifact.manifest, beat)
         return artifact
 
     def listing(self) -> list[Artifact]:
@@ -270,30 +275,9 @@ def write_durably(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f"{HIDDEN}{path.name}-{uuid.uuid4().hex[:8]}")
     try:
-        _write_synced(aside, content)
+        write_synced(aside, content)
         aside.replace(path)
     except BaseException:  # the half-written file must not stay; re-raised
         aside.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
-
-
-def _write_synced(path: Path, content: bytes) -> None:
-    with path.open("wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
-
-
-def _sync_tree(folder: Path) -> None:
-    for path in [*folder.rglob("*"), folder]:
-        _sync_folder(path)
-
-
-def _sync_folder(path: Path) -> None:
-    """Fsync a folder or file through a read handle."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_folder(path.parent)

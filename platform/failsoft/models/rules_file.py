@@ -16,6 +16,9 @@ VERSION = 1
 _TOP_KEYS = {"version", "default", "min_score", "rules"}
 _RULE_KEYS = {"name", "intent", "words", "phrases", "regex", "slots"}
 _SLOT_KEYS = {"slot", "after", "until", "any_of", "regex"}
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""In C, where it is there, a sixteenth of the time: a gateway that read 7 kB of rules beside live answers held Python's
+lock for 15 ms and more."""
 _NESTED_REPEAT = re.compile(r"\([^()]*[+*}][^()]*\)[+*{]")
 
 
@@ -58,7 +61,7 @@ def parse_rules(text: str, *, source: str) -> RuleSet:
         ConfigError: something in it is not a rule; the message says where and what would be right.
     """
     try:
-        body = yaml.safe_load(text)
+        body = yaml.load(text, _LOADER)  # noqa: S506 -- both are the safe one
     except yaml.YAMLError as error:
         raise ConfigError(f"{source} is not YAML: {error}") from error
     top = _mapping(body, _TOP_KEYS, source)

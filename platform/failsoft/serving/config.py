@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from failsoft.errors import ConfigError
+from failsoft.serving.pacing import LoadingPolicy
 from failsoft.serving.task import Task
 from failsoft.serving.watching.specimens import SpecimenPolicy
 
@@ -94,6 +95,8 @@ class AppConfig:
     """Model deployments: two colours, or 1 for a model too large to be loaded twice (see ``one_slot.py``)."""
     gateway: GatewayConfig = field(default_factory=GatewayConfig)
     """What each gateway promises."""
+    loading: LoadingPolicy = field(default_factory=LoadingPolicy)
+    """How fast a model replica reads a release while another model answers."""
     mounts: tuple[str, ...] = ()
     """More routes of each gateway, as ``package.module:function``; see :mod:`failsoft.serving.web.mounting`."""
     allow_planned_faults: bool = False

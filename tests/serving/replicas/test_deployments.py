@@ -47,3 +47,17 @@ def test_a_release_that_answers_as_it_did_when_it_was_made_loads(tmp_path: Path)
 def test_a_release_that_answers_otherwise_here_is_refused(tmp_path: Path) -> None:
     with pytest.raises(IncompatibleArtifactError, match=r"r1 answers 'sunny\?' with get_weather, but play_music"):
         check_golden(Model(), bundle(tmp_path, "get_weather", "play_music"), IntentsAndEntities(), FITTED)
+
+
+def test_golden_inputs_are_asked_for_in_small_pieces_with_a_breath_between(tmp_path: Path) -> None:
+    asked = list[int]()
+
+    class Counting(Model):
+        def predict(self, texts: Sequence[str]) -> ScoreBatch:
+            asked.append(len(texts))
+            return super().predict(texts)
+
+    breaths = list[int]()
+    golden = bundle(tmp_path, *["get_weather"] * 9)
+    check_golden(Counting(), golden, IntentsAndEntities(), FITTED, beat=lambda: breaths.append(1))
+    assert (sum(asked), max(asked), len(breaths)) == (9, 4, 3)

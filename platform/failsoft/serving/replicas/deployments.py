@@ -26,6 +26,7 @@ from failsoft.health.ledger import Ledger, Side
 from failsoft.serving.arms.replies import ModelReply
 from failsoft.serving.config import AppConfig
 from failsoft.serving.kit import open_shelf
+from failsoft.serving.pacing import Pace, spares
 from failsoft.serving.plain import without_tensors
 from failsoft.serving.plan.plan import Colour, RoutingPlan
 from failsoft.serving.replicas.golden import check_golden
@@ -67,7 +68,7 @@ class ModelColour:
         self, config: AppConfig, colour: Colour, load: Loader
     ) -> None:
         home, clock = Home.find(config.home), SystemClock()
-        self._clock, self._working = clock, WorkingTime()
+        self._config, self._clock, self._working = config, clock, WorkingTime()
         self._releases, self._colour, self._load = home.releases(clock), colour, load
         self._quality = config.task.kind
         self._diary = Diary(Ledger(home.ledger, clock, side=Side.SERVING, subject=f"{colour} model"))
@@ -176,16 +177,23 @@ class ModelColour:
 
     def _open(self, release: str) -> _Loaded:
         """A release whose every byte was verified and that answers its golden inputs as it did when it was made."""
-        return self._make(Bundle.of(self._releases.open(release)))
+        pace = Pace(
+            self._config.loading,
+            self._clock,
+            spare=lambda: spares(self._follower.plan, self._colour),
+            on_hurry=lambda why: self._diary.record("loading_hurried", why, release=release),
+        )
+        return self._make(Bundle.of(self._releases.open(release, beat=pace.beat)), pace.beat)
 
     def _open_in_slot(self, release: str) -> tuple[_Loaded, bool]:
         bundle, from_memory = self._memory.open(release)
         return self._make(bundle), from_memory
 
-    def _make(self, bundle: Bundle) -> _Loaded:
+    def _make(self, bundle: Bundle, beat: Callable[[], None] = lambda: None) -> _Loaded:
         model = self._load(bundle)
+        beat()
         measures = bundle.measures()
-        check_golden(model, bundle, self._quality, measures)
+        check_golden(model, bundle, self._quality, measures, beat=beat)
         return _Loaded(model=model, measures=measures)
 
     def _refused(self, wanted: Wanted, why: str) -> None:

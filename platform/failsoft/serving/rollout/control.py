@@ -21,7 +21,8 @@ from failsoft.health.exporter import Exporter
 from failsoft.health.ledger import Side
 from failsoft.health.metric_book import MetricBook, Sink
 from failsoft.serving.giving_way import giving_way
-from failsoft.serving.plan.plan import Colour, RoutingPlan
+from failsoft.serving.pacing import LoadingPolicy, Pace
+from failsoft.serving.plan.plan import Colour, RoutingPlan, Stage
 from failsoft.serving.plan.planstore import PlanStore
 from failsoft.serving.plan.roll_call import RollCall
 from failsoft.serving.plan.trips import Trip
@@ -39,6 +40,8 @@ from failsoft.serving.watching.label_exchange import LabelPost, Place
 _TICK_S = 0.1
 _LOOK_S = 1.0
 """How often replicas are counted."""
+_VERIFYING = LoadingPolicy(pauses_at_most_s=3.0)
+"""Beside what live answers need; an operator waits for it, and a command line no longer than 10 s."""
 
 Look = Callable[[], Mapping[Colour, float]]
 """Counts replicas: for each colour that is known the share of its replicas that are ready."""
@@ -85,7 +88,7 @@ class Controller:
     ) -> None:
         config = ControllerConfig(**settings)
         home, clock = Home.find(Path(config.home)), SystemClock()
-        self._releases = home.releases(clock)
+        self._releases, self._clock = home.releases(clock), clock
         self._look_at_replicas, self._end = look, end
         self._thread = giving_way("verifying releases")
         self._around = HomeSurroundings(home, clock, self._push)
@@ -174,9 +177,19 @@ class Controller:
 
     async def propose(self, release: str, by: str, again: bool = False) -> str:  # noqa: FBT001, FBT002 -- a remote call
         """Let a release begin its way, once every byte of it is verified; see :meth:`Rollout.propose`."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._releases.open, release)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._verify, release)
         self._rollout.propose(release, by=by, again=again)
         return self._plan()
+
+    def _verify(self, release: str) -> None:
+        """Blocks. Where only the fallback answers, nobody is to be spared."""
+        pace = Pace(
+            _VERIFYING,
+            self._clock,
+            spare=lambda: self._rollout.plan.stage is not Stage.DEGRADED or self._rollout.plan.stand_in is not None,
+            on_hurry=lambda why: self._around.record("loading_hurried", why, release=release),
+        )
+        self._releases.open(release, beat=pace.beat)
 
     async def abort(self, release: str, why: str, by: str) -> str:
         """Give a release up; see :meth:`Rollout.abort`."""
