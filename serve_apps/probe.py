@@ -88,7 +88,7 @@ class Nobody:
     def stale(self, colour: Colour) -> None:
         """Pass over stale news."""
 
-    def answered(self, answer: Answer, row: int, why: str, asked: Any) -> None:
+    def answered(self, answer: Answer, row: int, why: str, asked: Any, *, caller: int | None = None) -> None:
         """Pass over an answer."""
 
     def holds_back(self, caller: int | None) -> str | None:
