@@ -1,15 +1,15 @@
-"""A scheduler of shell scripts: its steps are local processes, its signals are sent by the test, its calls are written down."""
+"""A scheduler of shell scripts: its steps are local processes, the test sends its signals, its calls are noted."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from failsoft.health.clock import SystemClock
 from tests.conftest import ROOT
 
 SCRIPT = ROOT / "deploy" / "slurm" / "train.sbatch"
@@ -95,7 +95,7 @@ class FakeSlurm:
 
     def wait_for(self, name: str) -> None:
         """Until one of the fakes has left this file."""
-        until(lambda: (self.folder / name).exists(), what=name)
+        until((self.folder / name).exists, what=name)
 
     def lines(self, name: str) -> list[str]:
         """What the fakes wrote down there; nothing when they wrote nothing."""
@@ -105,11 +105,12 @@ class FakeSlurm:
 
 def until(holds: Callable[[], bool], *, what: str) -> None:
     """Ask until it holds; a test that waits for ever says for what."""
-    give_up_s = time.monotonic() + _PATIENCE_S
+    clock = SystemClock()
+    give_up_s = clock.monotonic_s() + _PATIENCE_S
     while not holds():
-        if time.monotonic() > give_up_s:
+        if clock.monotonic_s() > give_up_s:
             raise TimeoutError(f"{what}: not within {_PATIENCE_S:g} s")
-        time.sleep(0.02)
+        clock.sleep_s(0.02)
 
 
 def ended(job: subprocess.Popen[str]) -> tuple[int, str]:

@@ -1,0 +1,103 @@
+"""``failsoft fetch`` and ``failsoft release send``: copies of releases and checkpoints, for empty machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from failsoft.artifacts.home import Home
+from failsoft.cli.app import HomeOption, app, console, release_app
+from failsoft.errors import ArtifactMissingError, ConfigError
+from failsoft.health.clock import SystemClock
+
+if TYPE_CHECKING:
+    from failsoft.artifacts.at_hand import Found
+    from failsoft.artifacts.remote_store import RemoteStore
+
+REMOTE_VARIABLE = "FAILSOFT_REMOTE"
+_NEWEST = "newest"
+_FromOption = Annotated[
+    str | None,
+    typer.Option("--from", envvar=REMOTE_VARIABLE, help="Store of copies, as in s3://bucket/prefix (train --remote)."),
+]
+
+
+@app.command()
+def fetch(
+    run: Annotated[str | None, typer.Option(help="Have this run's newest whole, healthy checkpoint here.")] = None,
+    release: Annotated[str | None, typer.Option(help="Have this release here, by name or newest.")] = None,
+    from_: _FromOption = None,
+    first_start: Annotated[
+        bool, typer.Option("--first-start", help="Nothing here and nothing there is fine: a run that begins.")
+    ] = False,
+    home: HomeOption = None,
+) -> None:
+    """Have the newest whole checkpoint or release in the home, verified, before anything starts; for init containers.
+
+    What is whole here is verified and kept; what is newer at --from is fetched and verified. Exit code 1 when there is
+    nothing, or nothing whole.
+    """
+    if (run is None) == (release is None):
+        raise ConfigError("fetch wants one of --run RUN and --release NAME; as in: failsoft fetch --release newest")
+    place = Home.find(home)
+    found = _checkpoint(place, run, from_) if run is not None else _release(place, str(release), from_)
+    if found is None and not first_start:
+        where = from_ or f"(no --from, no ${REMOTE_VARIABLE})"
+        raise ArtifactMissingError(f"nothing to fetch for {run or release!r}: none in {place.root}, none at {where}")
+    for remark in () if found is None else found.remarks:
+        console.print(f"[yellow]mind:[/yellow] {escape(remark)}", highlight=False, soft_wrap=True)
+    if found is None:
+        console.print(f"nothing is there for {run or release} yet; it begins", highlight=False, markup=False)
+        return
+    how = f"fetched from {from_}" if found.brought else "here already"
+    said = f"{found.artifact.name} is whole, {how}: {found.artifact.path}"
+    console.print(said, highlight=False, markup=False, soft_wrap=True)
+
+
+@release_app.command()
+def send(
+    name: Annotated[str, typer.Argument(help="Name of a published release.")],
+    to: Annotated[str, typer.Option("--to", envvar=REMOTE_VARIABLE, help="Store of copies, as in s3://bucket/prefix.")],
+    home: HomeOption = None,
+) -> None:
+    """Copy a release to a remote store, verified there; failsoft fetch --release brings it to an empty machine."""
+    from failsoft.artifacts.at_hand import reached
+
+    artifact = Home.find(home).releases(SystemClock()).open(name)
+    remote = _releases_at(to)
+    with reached(remote):
+        folder = remote.put(artifact)
+    console.print(f"{name} is at {remote.place.shown}/{folder}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _checkpoint(home: Home, run: str, url: str | None) -> Found | None:
+    from failsoft.artifacts.at_hand import Sought, at_hand
+    from failsoft.training.checkpoints.inspection import is_healthy, position_of
+    from failsoft.training.checkpoints.remote_note import remote_of_run
+
+    sought = Sought(order=position_of, accept=is_healthy)
+    remote = None if not url else _remote("checkpoint", remote_of_run(url, run))
+    return at_hand(home.checkpoints(run, SystemClock()), sought, remote)
+
+
+def _release(home: Home, name: str, url: str | None) -> Found | None:
+    from failsoft.artifacts.at_hand import Sought, at_hand
+
+    sought = Sought(name=None if name == _NEWEST else name)
+    remote = None if not url else _releases_at(url)
+    return at_hand(home.releases(SystemClock()), sought, remote)
+
+
+def _releases_at(url: str) -> RemoteStore:
+    from failsoft.artifacts.address import below
+
+    return _remote("release", below(url, "releases"))
+
+
+def _remote(kind: str, url: str) -> RemoteStore:
+    from failsoft.artifacts.remote_place import place_of
+    from failsoft.artifacts.remote_store import RemoteStore
+
+    return RemoteStore(place_of(url), kind=kind)
