@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from failsoft.errors import ConfigError
 from failsoft.serving.pacing import LoadingPolicy
@@ -45,6 +47,11 @@ class GatewayConfig:
     max_model_queue: int = 64
     """Calls of one gateway waiting for one model; beyond it they are shed and the ladder answers."""
 
+    model_name: str = "failsoft"
+    """Name of the model in the Open Inference Protocol, as at ``/v2/models/failsoft/infer``."""
+    grpc_from: Literal["loopback", "anywhere"] = "loopback"
+    """Whose calls over gRPC are answered: Serve opens that port on all interfaces, whatever host is asked for."""
+
     def __post_init__(self) -> None:
         """Refuse budgets that leave the model or the ladder no time."""
         self._check_times()
@@ -53,6 +60,10 @@ class GatewayConfig:
         for name in ("mirror_queue", "max_model_queue", "max_requests", "remembered_answers"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it holds at least 1")
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", self.model_name):
+            raise ConfigError(
+                f"model_name is {self.model_name!r}; use up to 100 letters, digits, dots, dashes, as failsoft"
+            )
         if self.max_body_bytes < 1024:
             raise ConfigError(f"max_body_bytes is {self.max_body_bytes}; a request with one text needs up to 1,024")
 

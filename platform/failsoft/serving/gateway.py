@@ -56,6 +56,9 @@ from failsoft.serving.web.auth import bearer_guard, label_guard
 from failsoft.serving.web.label_routes import add_labels
 from failsoft.serving.web.messages import Ask
 from failsoft.serving.web.mounting import Mounted, mount_all
+from failsoft.serving.web.protocol.grpc_calls import GrpcMethods
+from failsoft.serving.web.protocol.inference import Standing
+from failsoft.serving.web.protocol.opening import open_protocol
 from failsoft.serving.web.routes import build_routes
 from failsoft.serving.web.wire import wire_of
 
@@ -65,7 +68,7 @@ _RELEASE_RETRY_S = 2.0
 _WARM_UP_S = 30.0
 
 
-class Gateway:
+class Gateway(GrpcMethods):
     """One gateway replica.
 
     Args:
@@ -172,6 +175,7 @@ class Gateway:
             steers=Steering(self._controller, self._follower.offer),
         )
         add_labels(app, self._exchange.take, label_guard(self._home.label_token(), operator))
+        self.grpc_calls = open_protocol(app, limits, self._config.task, self._standing)
         mounted = Mounted(home=self._home, status=self.status, rollout=self._controller.status, operator=guard)
         mount_all(app, self._config.mounts, mounted)
         return app
@@ -185,6 +189,11 @@ class Gateway:
         for task in self._tasks:
             if task.done():
                 raise ServingError(f"{self._name}: {task.get_name()} has ended: {task.exception()!r}")
+
+    def _standing(self) -> Standing:
+        starting = frozenset(colour for colour, arm in self._arms.items() if arm.starting)
+        whole = not any(task.done() for task in self._tasks)
+        return Standing(plan=self._follower.plan, starting=starting, is_whole=whole)
 
     async def predict(self, request: Ask) -> BaseModel:
         """Answer one item, or several item by item."""

@@ -40,6 +40,11 @@ class ServeSettings(BaseModel):
     """Calls that one model replica takes at once."""
     keep_texts: bool = False
     """Keep the texts of a few requests that went wrong, for ``failsoft replay``; off, only their shapes are kept."""
+    model_name: str = "failsoft"
+    """Name of the model in the Open Inference Protocol, as at ``/v2/models/failsoft/infer``."""
+    grpc_from: Literal["loopback", "anywhere"] = "loopback"
+    """Whose calls of that protocol over gRPC are answered, where Serve's gRPC proxy is on: it listens on all
+    interfaces."""
     console: bool = True
     """Show the operator's page at ``/console``."""
     allow_planned_faults: bool = False
@@ -50,6 +55,8 @@ class ServeSettings(BaseModel):
         return GatewayConfig(
             deadline_ms=self.deadline_ms or _DEADLINE_MS[self.profile],
             specimens=SpecimenPolicy(keep_texts=self.keep_texts),
+            model_name=self.model_name,
+            grpc_from=self.grpc_from,
         )
 
 

@@ -15,10 +15,10 @@ Health says what it means in a platform that gives less instead of stopping:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -46,23 +46,16 @@ class Caller:
     session: str | None = None
 
 
-class Replica(Protocol):
-    """What the protocol asks of the gateway replica."""
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """How the gateway replica stands at one moment."""
 
-    @property
-    def plan(self) -> RoutingPlan:
-        """In force here."""
-        ...
-
-    @property
-    def starting(self) -> Collection[Colour]:
-        """Models that were not found yet."""
-        ...
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all background duties run."""
-        ...
+    plan: RoutingPlan
+    """In force here."""
+    starting: frozenset[Colour]
+    """Models that were not found yet."""
+    is_whole: bool
+    """Whether all background duties run."""
 
 
 class Inference:
@@ -72,22 +65,22 @@ class Inference:
         model: name of the model; there is one.
         task: what it is asked.
         answer: answers a request, as it does for ``/v1/predict``.
-        replica: what is in force.
+        standing: how the replica stands now.
     """
 
     def __init__(
-        self, *, model: str, task: Task, answer: Callable[[Ask], Awaitable[BaseModel]], replica: Replica
+        self, *, model: str, task: Task, answer: Callable[[Ask], Awaitable[BaseModel]], standing: Callable[[], Standing]
     ) -> None:
         self._model = model
         self._inputs, self._outputs = input_form(task.inputs), output_form(task)
         form: Any = task.inputs.request()
         self._ask: TypeAdapter[Ask] = TypeAdapter(Annotated[form, read_as_json(form)])
         self._answer = answer
-        self._replica = replica
+        self._standing = standing
 
     def is_ready(self) -> bool:
         """Whether this replica can answer."""
-        return self._replica.is_whole
+        return self._standing().is_whole
 
     def why_not_ready(self, model: str, release: str = "") -> str | None:
         """Why no model answers callers now; None when one does.
@@ -96,7 +89,8 @@ class Inference:
             ArtifactMissingError: there is no such model or version.
         """
         self.check(model, release)
-        plan, starting = self._replica.plan, self._replica.starting
+        now = self._standing()
+        plan, starting = now.plan, now.starting
         colours = [colour for colour in Colour if plan.releases.get(colour) and release in ("", plan.releases[colour])]
         if any(plan.lets_answer(colour) and colour not in starting for colour in colours):
             return None
@@ -168,7 +162,7 @@ class Inference:
             raise BadRequestError(in_one_line(error)) from None
 
     def _versions(self) -> list[str]:
-        return sorted({release for release in self._replica.plan.releases.values() if release})
+        return sorted({release for release in self._standing().plan.releases.values() if release})
 
 
 def _said_by(parameters: Parameters) -> dict[str, Any]:
