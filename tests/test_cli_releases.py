@@ -183,6 +183,19 @@ def test_gc_also_removes_what_killed_processes_left_and_old_candidates_that_fail
     assert names(shelf) == [f"r-{number}" for number in range(8)]
 
 
+def test_gc_frees_damaged_releases_by_age_and_size_and_says_so_first(shelf: Path) -> None:
+    damaged = shelf / "releases" / "quarantine" / "r-9-01234567"
+    damaged.mkdir(parents=True)
+    (damaged / "weights").write_bytes(b"x" * 2_000_000)
+    assert "r-9" not in typed(shelf, "release", "gc", "--keep", "8", "--dry-run").output
+    order = ("release", "gc", "--keep", "8", "--damaged-gb", "0.001")
+    assert "would remove r-9-01234567 (2.00 MB): a damaged release" in typed(shelf, *order, "--dry-run").output
+    assert damaged.is_dir()
+    assert "removed r-9-01234567" in typed(shelf, *order).output
+    assert not damaged.exists()
+    assert "nothing to remove" in typed(shelf, *order).output
+
+
 def test_gc_leaves_what_comes_into_use_while_it_removes_others(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     remove, plans = ArtifactStore.remove, PlanStore(shelf / "serving")
     plans.load()

@@ -29,7 +29,8 @@ from failsoft.errors import (
 from failsoft.health.clock import Clock
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_QUARANTINE = "quarantine"
+QUARANTINE = "quarantine"
+"""Folder of damaged artifacts, among the published ones."""
 _PASSING = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EACCES, errno.EPERM}
 )
@@ -227,10 +228,10 @@ class ArtifactStore:
 
     def _names(self) -> list[str]:
         paths = self.root.iterdir() if self.root.is_dir() else ()
-        return sorted(p.name for p in paths if p.is_dir() and p.name != _QUARANTINE and p.name[0] != ".")
+        return sorted(p.name for p in paths if p.is_dir() and p.name != QUARANTINE and p.name[0] != ".")
 
     def _target(self, name: str) -> Path:
-        if not _NAME.fullmatch(name) or name == _QUARANTINE:
+        if not _NAME.fullmatch(name) or name == QUARANTINE:
             raise ConfigError(f"{name!r} can't name a {self.kind}; use letters, digits, dots, dashes and underscores")
         return self.root / name
 
@@ -246,7 +247,7 @@ class ArtifactStore:
     def _quarantine(self, name: str, damage: DamagedArtifactError, on_damage: Damage) -> None:
         if isinstance(damage.__cause__, OSError) and damage.__cause__.errno in _PASSING:
             raise damage.__cause__
-        folder, why = self.root / _QUARANTINE, str(damage)
+        folder, why = self.root / QUARANTINE, str(damage)
         try:
             folder.mkdir(exist_ok=True)
             (self.root / name).rename(folder / f"{name}-{uuid.uuid4().hex[:8]}")

@@ -185,16 +185,18 @@ def unpin(name: _Name, home: HomeOption = None) -> None:
 def gc(
     keep: Annotated[int, typer.Option(help="So many of the newest stay; at least 2.")] = _KEEP,
     keep_candidates: Annotated[int, typer.Option(help="So many of the newest that failed stay.")] = _KEEP,
+    damaged_days: Annotated[float, typer.Option(help="Damaged ones, put aside, stay so long …")] = 14.0,
+    damaged_gb: Annotated[float, typer.Option(help="… and the newest, up to so many GB of all.")] = 10.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
     home: HomeOption = None,
 ) -> None:
     """Remove old releases; never the served one, what is loaded, what was served before, or what is pinned.
 
-    Also old candidates that failed, and what killed processes left half done.
+    Also old candidates that failed, damaged releases in quarantine, and what killed processes left half done.
     """
     found = Home.find(home)
     going = [standing for standing in _standings(found, keep) if not standing.kept_for]
-    rest = _rest(found, keep_candidates)
+    rest = [*_rest(found, keep_candidates), *_damaged(found, damaged_days, damaged_gb)]
     for standing in going:
         name = standing.artifact.name
         if not dry_run and not _removed(found, keep, name):
@@ -216,6 +218,17 @@ def _rest(home: Home, keep: int) -> list[Leftover]:
     from failsoft.release.leftovers import leftovers
 
     found = leftovers(home, releases=home.releases(SystemClock()).root, keep_newest=keep)
+    return [leftover for leftover in found if not leftover.kept]
+
+
+def _damaged(home: Home, days: float, gigabytes: float) -> list[Leftover]:
+    from failsoft.release.set_aside import QuarantinePolicy, set_aside
+    from failsoft.release.shelf import Pins
+    from train_jobs.served import roles_of
+
+    clock, held = SystemClock(), {*roles_of(home).in_words(), *Pins(home).all()}
+    policy = QuarantinePolicy(days=days, gigabytes=gigabytes)
+    found = set_aside(home.releases(clock).root, policy, held=held, now_s=clock.wall_s())
     return [leftover for leftover in found if not leftover.kept]
 
 
