@@ -12,7 +12,7 @@ from failsoft.artifacts.store import ArtifactStore
 from failsoft.errors import ConfigError
 from failsoft.health.clock import ManualClock, SystemClock
 from failsoft.release.leftovers import Leftover
-from failsoft.release.set_aside import QuarantinePolicy, set_aside
+from failsoft.release.set_aside import SetAsidePolicy, set_aside
 
 DAY_S = 86_400.0
 
@@ -37,7 +37,7 @@ def releases(tmp_path: Path) -> Path:
 
 def going(releases: Path, *, days_later: float = 0.0, held: Collection[str] = (), **policy: float) -> list[Leftover]:
     now_s = SystemClock().wall_s() + days_later * DAY_S
-    found = set_aside(releases, QuarantinePolicy(**policy), held=held, now_s=now_s)
+    found = set_aside(releases, SetAsidePolicy(**policy), held=held, now_s=now_s)
     return [leftover for leftover in found if not leftover.kept]
 
 
@@ -86,4 +86,4 @@ def test_nothing_was_ever_put_aside(tmp_path: Path) -> None:
 @pytest.mark.parametrize("policy", [{"days": -1.0}, {"gigabytes": float("nan")}])
 def test_bounds_that_are_none_are_refused(policy: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match="or more"):
-        QuarantinePolicy(**policy)
+        SetAsidePolicy(**policy)

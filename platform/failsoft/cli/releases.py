@@ -222,12 +222,12 @@ def _rest(home: Home, keep: int) -> list[Leftover]:
 
 
 def _damaged(home: Home, days: float, gigabytes: float) -> list[Leftover]:
-    from failsoft.release.set_aside import QuarantinePolicy, set_aside
+    from failsoft.release.set_aside import SetAsidePolicy, set_aside
     from failsoft.release.shelf import Pins
     from train_jobs.served import roles_of
 
     clock, held = SystemClock(), {*roles_of(home).in_words(), *Pins(home).all()}
-    policy = QuarantinePolicy(days=days, gigabytes=gigabytes)
+    policy = SetAsidePolicy(days=days, gigabytes=gigabytes)
     found = set_aside(home.releases(clock).root, policy, held=held, now_s=clock.wall_s())
     return [leftover for leftover in found if not leftover.kept]
 

@@ -23,7 +23,7 @@ _ENDING = re.compile(r"-[0-9a-f]{8}$")
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuarantinePolicy:
+class SetAsidePolicy:
     """What stays of damaged releases."""
 
     days: float = 14.0
@@ -39,7 +39,7 @@ class QuarantinePolicy:
                 raise ConfigError(f"quarantine: {name} is {value}; keep 0 {unit} or more")
 
 
-def set_aside(releases: Path, policy: QuarantinePolicy, *, held: Collection[str], now_s: float) -> list[Leftover]:
+def set_aside(releases: Path, policy: SetAsidePolicy, *, held: Collection[str], now_s: float) -> list[Leftover]:
     """What lies in quarantine, newest first, and whether it stays.
 
     Args:
