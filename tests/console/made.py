@@ -41,7 +41,7 @@ class Scene:
     def __init__(self, root: Path) -> None:
         self.home = Home(root=root)
         self.plan = plan_body()
-        self.health = {"status": "HEALTHY", "reason": "1 bad of 100", "not_armed": None}
+        self.health: dict[str, Any] = {"status": "HEALTHY", "reason": "1 bad of 100", "not_armed": None}
         self.evidence: dict[str, Any] = {"in_stage": [1, 100], "on_trial": [0, 0], "stand_in": [0, 0]}
         self.waits_for = "nothing: the subject serves"
         self.is_controller_away = False

@@ -38,7 +38,7 @@ def test_an_incident_that_goes_on_stays_in_sight_however_much_training_writes(sc
         run.record("batch_refused", "so")
     said = from_disk(feed_of(scene))
     assert [one["name"] for one in said["incidents"]] == ["incident-11"]
-    assert said["since"].startswith("incident-11 since ")
+    assert [one["name"] for one in said["happening"]] == ["incident-11"]
 
 
 def test_the_runs_that_were_heard_of_last_are_shown(scene: Scene) -> None:
@@ -57,7 +57,7 @@ def test_no_line_is_read_twice_and_never_more_than_a_bound(scene: Scene, monkeyp
     told.plan("degraded")
     told.answers(200, gbdt=10)
     feed = Feed(scene.home, status=scene.status, rollout=scene.rollout, clock=told.clock)
-    assert from_disk(feed)["incidents"][0]["replaced"] == "2,000 of 2,000"
+    assert from_disk(feed)["incidents"][0]["replaced"] == "2,000 of 2,000 (100%)"
     path = scene.home.serving / FILE_NAME
     for number in range(29, 33):
         path.rename(path.with_name(f"answers-{number:06d}.jsonl"))

@@ -13,26 +13,14 @@ from typing import Any
 import pytest
 
 from failsoft.health.clock import SystemClock
+from tests.console.browser import WAIT_MS, Shown, chromium, needs_chromium
 from tests.console.made import TOKEN, Scene, plan_body, served
 from tests.incidents.made import Told
 
-CHROMIUM = Path("/usr/bin/chromium")
-SHOTS = Path(__file__).parents[2] / "build" / "console"
-pytestmark = pytest.mark.skipif(
-    not CHROMIUM.exists(), reason="no Chromium; Debian and Ubuntu: apt-get install chromium"
-)
+pytestmark = needs_chromium
 playwright = pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 expect = playwright.expect
-_WAIT_MS = 30_000
-_FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-)
 
 
 class Orders:
@@ -46,23 +34,6 @@ class Orders:
         async def take(rest: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
             self.given.append((rest, body))
             return {"epoch": 8}
-
-
-class Shown:
-    """A page and what went wrong in it."""
-
-    def __init__(self, page: Any, url: str) -> None:
-        self.page, self.url = page, url
-        self.errors: list[str] = []
-        self.asked: list[str] = []
-        page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("request", lambda request: self.asked.append(request.url))
-
-    def open(self) -> Any:
-        self.page.goto(f"{self.url}/console")
-        expect(self.page.locator("#fresh")).to_have_text("live", timeout=_WAIT_MS)
-        return self.page
 
 
 @pytest.fixture
@@ -80,10 +51,8 @@ def orders(scene: Scene) -> Orders:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as play:
-        running = play.chromium.launch(executable_path=str(CHROMIUM), args=list(_FLAGS))
+    with playwright.sync_playwright() as play, chromium(play) as running:
         yield running
-        running.close()
 
 
 @pytest.fixture
@@ -121,8 +90,7 @@ def test_it_can_be_read_by_everybody_in_the_dark_and_on_a_phone(shown: Shown, co
     found = axe.Axe().run(page)
     assert found.violations_count == 0, found.generate_report()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SHOTS / f"serving-{colours}-{width}.png", full_page=True)
+    shown.shoot(f"serving-{colours}-{width}", full_page=True)
 
 
 def test_an_order_needs_the_token_a_reason_and_a_yes(shown: Shown, orders: Orders) -> None:
@@ -170,7 +138,7 @@ def test_a_wrong_token_is_said_and_forgotten(shown: Shown) -> None:
     page.get_by_role("button", name="operator token").click()
     page.get_by_label("token", exact=True).fill("wrong")
     page.get_by_role("button", name="do it").click()
-    expect(page.locator("#ask-error")).to_contain_text("operator", timeout=_WAIT_MS)
+    expect(page.locator("#ask-error")).to_contain_text("operator", timeout=WAIT_MS)
     assert page.evaluate("sessionStorage.getItem('token')") is None
 
 
@@ -190,7 +158,7 @@ def test_the_ledger_is_searched_and_what_it_holds_is_text(shown: Shown, scene: S
     with_token(page)
     page.get_by_label("words").fill("onerror")
     page.get_by_role("button", name="search").click()
-    expect(page.locator("#ledger")).to_contain_text("onerror", timeout=_WAIT_MS)
+    expect(page.locator("#ledger")).to_contain_text("onerror", timeout=WAIT_MS)
     assert page.locator("#ledger img").count() == 0
     assert shown.errors == []
 
@@ -201,12 +169,12 @@ def test_a_gateway_that_is_away_is_said_and_comes_back_without_a_reload(browser:
     with served(app) as url:
         shown = Shown(context.new_page(), url)
         page = shown.open()
-    expect(page.locator("#fresh")).to_contain_text("what you see is old", timeout=_WAIT_MS)
+    expect(page.locator("#fresh")).to_contain_text("what you see is old", timeout=WAIT_MS)
     scene.plan = plan_body(why="back again")
     port = int(url.rsplit(":", 1)[1])
     with served(scene.app(), port=port):
-        expect(page.locator("#fresh")).to_have_text("live", timeout=_WAIT_MS)
-        expect(page.locator("#why")).to_contain_text("back again", timeout=_WAIT_MS)
+        expect(page.locator("#fresh")).to_have_text("live", timeout=WAIT_MS)
+        expect(page.locator("#why")).to_contain_text("back again", timeout=WAIT_MS)
         context.close()
 
 
@@ -243,7 +211,7 @@ def test_an_order_is_about_the_release_that_was_shown_when_it_was_asked(
     page.get_by_role("button", name="roll back").click()
     expect(page.locator("#ask-text")).to_contain_text("r1")
     scene.plan = plan_body(releases={"blue": "r2", "green": "r1"})
-    expect(page.locator("#glance")).to_contain_text("r2", timeout=_WAIT_MS)
+    expect(page.locator("#glance")).to_contain_text("r2", timeout=WAIT_MS)
     page.get_by_label("why").fill("so")
     page.get_by_role("button", name="do it").click()
     page.get_by_role("dialog").wait_for(state="hidden")
@@ -253,43 +221,3 @@ def test_an_order_is_about_the_release_that_was_shown_when_it_was_asked(
 def test_signs_that_turn_words_around_are_shown_in_their_code(shown: Shown, scene: Scene) -> None:
     scene.plan = plan_body(why="weak \u202egnp")
     expect(shown.open().locator("#why")).to_contain_text("weak \\u202egnp")
-
-
-INCIDENTS = {
-    "silent-garbage": ("degraded", "DEGRADED", "31 weak of 40 (confidence below 0.50)", "a rest of 60 s"),
-    "hang": ("degraded", "DEGRADED", "20 calls in a row ended at the deadline", "a rest of 60 s"),
-    "crash-loop": ("degraded", "DEGRADED", "the model's replicas fail: 12 of 12 calls", "a replica that is ready"),
-    "overload": ("serving", "HEALTHY", "", "nothing: the subject serves"),
-    "bad-input-wave": ("serving", "HEALTHY", "", "nothing: the subject serves"),
-}
-
-
-@pytest.mark.parametrize("name", INCIDENTS)
-def test_one_screen_says_what_happened_since_when_how_many_saw_it_and_what_to_press(
-    shown: Shown, scene: Scene, name: str
-) -> None:
-    stage, status, why, waits_for = INCIDENTS[name]
-    told = Told(scene.home.root)
-    told.clock.jump_wall(round(SystemClock().wall_s() - told.clock.wall_s()) - 20.0)
-    if stage == "degraded":
-        told.trip(why=why)
-        told.plan("degraded", why)
-        told.answers(15, gbdt=38, rules=2)
-    elif name == "overload":
-        told.event("controller_duty_failed", "429 to 120 callers in 10 s: more requests than the gateway holds")
-    else:
-        told.event("caller_apart", "caller 77 sends 64 % malformed texts; judged alone from now on")
-    scene.plan = plan_body(stage=stage, share=0.0 if stage == "degraded" else 1.0, why=why)
-    scene.health = {"status": status, "reason": why or "2 bad of 400", "not_armed": None}
-    scene.waits_for = waits_for
-    page = shown.open()
-    with_token(page)
-    text = page.locator("main").inner_text()
-    assert why in text
-    assert waits_for in text
-    if stage == "degraded":
-        assert "going on" in page.locator("#incidents").inner_text()
-        assert "600 of 600 answers since then" in page.locator("#since").inner_text()
-        assert page.get_by_role("button", name="roll back").is_enabled()
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SHOTS / f"incident-{name}.png")

@@ -122,7 +122,7 @@ async def test_incidents_answers_and_an_absent_controller_are_shown(scene: Scene
     body = await first(stream)
     await stream.aclose()  # type: ignore[attr-defined]
     assert [one["name"] for one in body["incidents"]] == ["incident-12"]
-    assert body["incidents"][0]["replaced"] == "760 of 960"
+    assert body["incidents"][0]["replaced"] == "760 of 960 (79%)"
     assert {source for step in body["history"] for source in step["rates"]} == {"primary", "gbdt", "rules"}
     assert "controller is away" in body["now"]["why"]
 

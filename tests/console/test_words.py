@@ -62,6 +62,20 @@ def test_the_reason_says_what_is_waited_for_and_that_the_controller_is_away() ->
     assert "not watched: no baseline" in glance(not_armed="no baseline")["why"]
 
 
+def test_a_model_that_gets_everything_does_not_answer_everything_in_a_wave() -> None:
+    scene = Scene(Path("/nowhere"))
+    one = now_of(scene.status(), {}, {"overload"})
+    assert (one["mood"], "r1 answers only a part: it has no room for the rest." in one["glance"]) == ("warn", True)
+    both = now_of(scene.status(), {}, {"overload", "bad_input"})
+    assert "r1 answers what can be read and only a part" in both["glance"]
+
+
+def test_signals_that_only_warn_are_said() -> None:
+    scene = Scene(Path("/nowhere"))
+    scene.health["signals"] = {"warnings": {"repaired": "60 of the last 120 texts had to be repaired"}}
+    assert "It warns of repaired: 60 of the last 120 texts" in now_of(scene.status(), {})["why"]
+
+
 def test_arms_stand_side_by_side_and_what_was_not_counted_is_said() -> None:
     scene = Scene(Path("/nowhere"))
     scene.plan = plan_body(stage="canary", share=0.05, stand_in="green")

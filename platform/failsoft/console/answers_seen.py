@@ -6,10 +6,10 @@ A gateway answers users while somebody looks at its console, so this reads each 
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from failsoft.health.clock import Clock
 from failsoft.health.json_object import is_count, is_finite, json_object
@@ -22,6 +22,19 @@ HELD = 20_000
 """Spans that are counted: a day of one gateway."""
 _DRAWN, _DRAWN_S = 4096, 900.0
 _PIECE, _REST_S = 50, 0.001
+_FLAWS = ("weak", "late", "error", "shed", "bad_input")
+"""Why an answer is not the model's, as far as incidents are told apart by it."""
+
+
+class _Counted(NamedTuple):
+    """A span in numbers."""
+
+    at_s: float
+    """When it ended."""
+    answers: int
+    replaced: int
+    flaws: tuple[int, ...]
+    """In the order of the names above."""
 
 
 class Follower:
@@ -60,7 +73,7 @@ class AnswersSeen:
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._lines = Follower(path, clock)
-        self._counts: deque[tuple[float, int, int]] = deque(maxlen=HELD)  # when it ended, answers, of them replaced
+        self._counts: deque[_Counted] = deque(maxlen=HELD)
         self._recent: deque[tuple[float, dict[str, Any]]] = deque(maxlen=_DRAWN)
         self._clock = clock
         self._is_cut = False
@@ -75,10 +88,13 @@ class AnswersSeen:
                 self._hold(float(body["at_s"]), body)
 
     def _hold(self, at_s: float, body: Mapping[str, Any]) -> None:
-        whys = body["answers"].values()
-        answers, kept = sum(sum(why.values()) for why in whys), sum(why.get(NONE, 0) for why in whys)
+        whys = Counter[str]()
+        for why in body["answers"].values():
+            whys.update(why)
+        answers = whys.total()
         self._is_cut = self._is_cut or len(self._counts) == HELD
-        self._counts.append((at_s, answers, answers - kept))
+        flaws = tuple(whys[flaw] for flaw in _FLAWS)
+        self._counts.append(_Counted(at_s, answers, answers - whys[NONE], flaws))
         if (
             at_s >= self._clock.wall_s() - _DRAWN_S
         ):  # of a day's spans no more than numbers: Python looks through the rest
@@ -88,15 +104,31 @@ class AnswersSeen:
         """Those that ended at this wall time or later, of the last quarter of an hour, as the chart takes them."""
         return [span for at_s, span in self._recent if at_s >= began_s]
 
-    def replaced(self, began_s: float, until_s: float) -> str | None:
-        """How many of how many answers in this time were not the model's in service; None: none of them was read."""
+    def replaced(self, began_s: float, until_s: float, *, why: Collection[str] | None = None) -> str | None:
+        """How many of how many answers in this time were not the model's in service; None: none of them was read.
+
+        ``why``: only those that were not its for one of these reasons.
+        """
         answers = replaced = 0
-        for at_s, counted, not_its in self._counts:
-            if began_s <= at_s <= until_s:
-                answers, replaced = answers + counted, replaced + not_its
-        said = f"{replaced:,} of {answers:,}"
-        is_whole = not self._is_cut or (bool(self._counts) and self._counts[0][0] <= began_s)
+        for one in self._within(began_s, until_s):
+            answers += one.answers
+            replaced += one.replaced if why is None else sum(_of(one, flaw) for flaw in why)
+        share = f" ({replaced / answers:.0%})" if answers else ""
+        said = f"{replaced:,} of {answers:,}{share}"
+        is_whole = not self._is_cut or (bool(self._counts) and self._counts[0].at_s <= began_s)
         return said if is_whole else f"at least {said}" if answers else None
+
+    def flaws(self, began_s: float, until_s: float) -> dict[str, int]:
+        """Of the answers in this time, how many had each flaw that incidents are told apart by."""
+        within = list(self._within(began_s, until_s))
+        return {flaw: sum(_of(one, flaw) for one in within) for flaw in _FLAWS}
+
+    def _within(self, began_s: float, until_s: float) -> Iterator[_Counted]:
+        return (one for one in self._counts if began_s <= one.at_s <= until_s)
+
+
+def _of(span: _Counted, flaw: str) -> int:
+    return span.flaws[_FLAWS.index(flaw)]
 
 
 def _took_s(body: Mapping[str, Any]) -> float:

@@ -15,8 +15,9 @@ from failsoft.console.words import arms_of, history_of, now_of
 from failsoft.errors import FailsoftError
 from failsoft.health.clock import Clock
 from failsoft.health.ledger import Event, Side, parse_event
-from failsoft.incidents.finding import Incident, incidents_of, tells
-from failsoft.incidents.story import Story, clock
+from failsoft.incidents.account import account_of
+from failsoft.incidents.finding import WAVES, Incident, incidents_of, tells
+from failsoft.incidents.story import Story
 from failsoft.serving.watching.answer_history import FILE_NAME
 from failsoft.training.accounting.whereabouts import all_whereabouts
 
@@ -29,6 +30,8 @@ _FOUND = 200
 _ROLLOUT_S, _OLD_S = 1.0, 30.0
 """The controller is waited for so long in one look; what it said so long ago is old, and it is asked again."""
 _INCIDENTS = 8
+_GOING_ON = 3
+"""Incidents that go on are told of at length; a fall and both waves at most, unless a ledger is odd."""
 _RUNS = 10
 _DISK_EVERY = 5
 """The disk is looked at in every fifth look."""
@@ -60,7 +63,8 @@ class Feed:
         self._telling: deque[Event] = deque(maxlen=_EVENTS)
         self._ledger = Follower(home.ledger, clock)
         self._answers = AnswersSeen(home.serving / FILE_NAME, clock)
-        self._from_disk: dict[str, Any] = {"incidents": [], "runs": [], "since": ""}
+        self._from_disk: dict[str, Any] = {"incidents": [], "runs": [], "happening": []}
+        self._waves: frozenset[str] = frozenset()
         self._recent: list[dict[str, Any]] = []
         self._asked: asyncio.Future[dict[str, Any]] | None = None
         self._asked_at_s = 0.0
@@ -73,7 +77,7 @@ class Feed:
         now_s = self._clock.wall_s()
         return {
             "at_s": now_s,
-            "now": now_of(status, rollout),
+            "now": now_of(status, rollout, self._waves),
             "arms": arms_of(status, rollout),
             "history": history_of(self._recent, now_s=now_s, history_s=HISTORY_S, step_s=STEP_S),
             "history_s": HISTORY_S,
@@ -102,10 +106,12 @@ class Feed:
         self._answers.read()
         self._recent = self._answers.since(self._clock.wall_s() - HISTORY_S - STEP_S)
         if self._looks % _DISK_EVERY == 0:
-            found = incidents_of(list(self._telling))[-_INCIDENTS:]
-            rows = [self._as_row(one) for one in reversed(found)]
-            since = self._since(found[-1]) if found else ""
-            self._from_disk = {"incidents": rows, "runs": self._runs(), "since": since}
+            found = incidents_of(list(self._telling), now_s=self._clock.wall_s())
+            rows = [self._as_row(one) for one in reversed(found[-_INCIDENTS:])]
+            going_on = [one for one in reversed(found) if not one.is_over][:_GOING_ON]
+            happening = [self._told(one) for one in going_on]
+            self._waves = frozenset(str(one.kind) for one in going_on if one.kind in WAVES)
+            self._from_disk = {"incidents": rows, "runs": self._runs(), "happening": happening}
         self._looks += 1
 
     def search(self, text: str, side: Side | None) -> list[dict[str, Any]]:
@@ -130,27 +136,31 @@ class Feed:
 
     def _as_row(self, one: Incident) -> dict[str, Any]:
         story = Story(incident=one, spans=(), now_s=self._clock.wall_s())
+        account = account_of(one)
         return {
             "name": one.name,
             "began_s": one.began_s,
             "took": f"{story.lasted_s:.0f} s" if one.is_over else "going on",
-            "stage": one.stage,
-            "replaced": self._answers.replaced(one.began_s, story.until_s) or "see its report",
+            "stage": one.stage or "–",
+            "replaced": self._answers.replaced(one.began_s, story.until_s, why=account.counts) or "see its report",
             "why": one.why,
         }
 
-    def _since(self, one: Incident) -> str:
-        """How long it has been going on, and how many users saw it; empty when it is over."""
-        if one.is_over:
-            return ""
+    def _told(self, one: Incident) -> dict[str, Any]:
+        """The four facts of one that goes on: what, since when, how many saw it, what to press."""
         story = Story(incident=one, spans=(), now_s=self._clock.wall_s())
-        saw = self._answers.replaced(one.began_s, story.until_s)
-        seen = (
-            f"{saw} answers since then came from something else than it"
-            if saw
-            else "see its report for how many saw it"
-        )
-        return f"{one.name} since {clock(one.began_s)} ({story.lasted_s:.0f} s): {seen}."
+        account = account_of(one, self._answers.flaws(one.began_s, story.until_s))
+        saw = self._answers.replaced(one.began_s, story.until_s, why=account.counts)
+        return {
+            "name": one.name,
+            "what": account.what,
+            "why": one.why,
+            "began_s": one.began_s,
+            "lasted_s": round(story.lasted_s),
+            "saw": f"{saw} answers since then {account.saw}" if saw else "see its report for how many saw it",
+            "press": account.press,
+            "section": account.section,
+        }
 
     def _runs(self) -> list[list[str]]:
         looks = all_whereabouts(self._home.runs, list(self._events), now_s=self._clock.wall_s())

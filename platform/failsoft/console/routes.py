@@ -18,6 +18,7 @@ from fastapi import Depends, FastAPI, Header, HTTPException, Query, Response
 from fastapi.responses import StreamingResponse
 
 from failsoft.console.feed import Feed
+from failsoft.console.runbook import runbook_page
 from failsoft.errors import NotAuthorizedError
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Side
@@ -49,6 +50,10 @@ def mount(app: FastAPI, mounted: Mounted) -> None:
     @app.get("/console", include_in_schema=False)
     async def page() -> Response:
         return _asset("index.html")
+
+    @app.get("/console/runbook", include_in_schema=False)
+    async def runbook() -> Response:
+        return Response(await asyncio.to_thread(runbook_page), media_type="text/html", headers=HEADERS)
 
     @app.get("/console/{name}", include_in_schema=False)
     async def part(name: str) -> Response:

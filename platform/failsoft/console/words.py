@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import ceil, floor
 from typing import Any
 
@@ -17,20 +17,23 @@ _STAGE_WORDS = {
     "rejected": "was given up",
 }
 
+_BUT = {"overload": "only a part: it has no room for the rest", "bad_input": "what can be read"}
 
-def now_of(status: Mapping[str, Any], rollout: Mapping[str, Any]) -> dict[str, Any]:
+
+def now_of(status: Mapping[str, Any], rollout: Mapping[str, Any], waves: Collection[str] = ()) -> dict[str, Any]:
     """Release, stage, share, verdict in words, who answers; and the mood: good, warn or bad.
 
     Args:
         status: of a gateway.
         rollout: of the controller; ``{"error": …}`` when it is away.
+        waves: kinds of the waves that go on: a model that gets everything does not answer everything then.
     """
     plan, health = status["plan"], status["health"]
     stage, release = str(status["stage"]), str(plan["releases"].get(plan["subject"]) or "no release")
     share, away = float(plan["share"]), rollout.get("error")
     return {
-        "glance": f"{release} {_STAGE_WORDS.get(stage, stage)}{_share(share)}. {_who(status, share)}",
-        "mood": _mood(stage, health, away=bool(away)),
+        "glance": f"{release} {_does(stage, waves)}{_share(share)}. {_who(status, share)}",
+        "mood": _mood(stage, health, is_calm=not (away or waves)),
         "why": _why(plan, health, rollout),
         "stage": stage,
         "release": release,
@@ -110,10 +113,16 @@ def _who(status: Mapping[str, Any], share: float) -> str:
     return f"{stand_in or 'The fallback'} answers {'the rest' if share else 'everybody'}."
 
 
-def _mood(stage: str, health: Mapping[str, Any], *, away: bool) -> str:
+def _does(stage: str, waves: Collection[str]) -> str:
+    if stage == "serving" and waves:
+        return "answers " + " and ".join(_BUT[kind] for kind in sorted(waves))
+    return _STAGE_WORDS.get(stage, stage)
+
+
+def _mood(stage: str, health: Mapping[str, Any], *, is_calm: bool) -> str:
     if stage in {"degraded", "rejected"}:
         return "bad"
-    if away or stage != "serving" or health["not_armed"]:
+    if not is_calm or stage != "serving" or health["not_armed"]:
         return "warn"
     return {"healthy": "good", "degraded": "bad"}.get(str(health["status"]).lower(), "warn")
 
@@ -125,6 +134,9 @@ def _why(plan: Mapping[str, Any], health: Mapping[str, Any], rollout: Mapping[st
     elif rollout.get("waits_for"):
         parts.append(f"It waits for: {rollout['waits_for']}.")
     parts.append(f"This gateway's window: {health['status']}, {health['reason']}.")
+    warnings = health.get("signals", {}).get("warnings")
+    if warnings:
+        parts.append(f"It warns of {'; '.join(f'{signal}: {why}' for signal, why in warnings.items())}.")
     if health["not_armed"]:
         parts.append(f"Its health is not watched: {health['not_armed']}.")
     return " ".join(parts)

@@ -1,12 +1,17 @@
-"""Which incidents there were: from the plan that took a model out of service to the one that gave it everything again.
+"""Which incidents there were.
 
-Judged by the order of the ledger and by epochs, never by comparing clocks; times are for people.
+A fall goes from the plan that took a model out of service to the one that gave it everything again; it is judged by the
+order of the ledger and by epochs, never by comparing clocks. A wave of shed calls or of items that nobody could read
+goes from the first gateway that is in it to the last one that is no more; a gateway that has not repeated itself for
+:data:`SILENT_S` is taken for gone, by wall times, which are for people: nothing acts on them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 
 from failsoft.health.json_object import is_count
@@ -34,6 +39,24 @@ _BESIDE = frozenset(
 )
 """Kinds of events that tell about an incident and are no plan."""
 _REMEMBERED = 50
+_BEGAN, _GOES_ON, _OVER = "began", "goes_on", "over"
+SILENT_S = 180.0
+"""A gateway in a wave says so about once a minute."""
+
+
+class Kind(StrEnum):
+    """What sort of incident."""
+
+    FALL = "fall"
+    """A model was taken out of service."""
+    OVERLOAD = "overload"
+    """More was asked than the models manage."""
+    BAD_INPUT = "bad_input"
+    """Many items held nothing that a model could read."""
+
+
+WAVES = (Kind.OVERLOAD, Kind.BAD_INPUT)
+_OF_WAVES = {f"{kind}_{step}": (kind, step) for kind in WAVES for step in (_BEGAN, _GOES_ON, _OVER)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,16 +64,21 @@ class Incident:
     """One incident, in the events that tell it."""
 
     epoch: int
-    """Of the plan that took the model out of service: the incident's number."""
+    """Of the plan that took the model out of service: the incident's number; 0 for a wave, of which no plan tells."""
     release: str
+    """Empty for a wave, which is about none."""
     events: tuple[Event, ...]
     """In the ledger's order; trips of gateways that came just before the plan are the first."""
     is_over: bool
+    kind: Kind = Kind.FALL
 
     @property
     def name(self) -> str:
-        """As people and commands call it."""
-        return f"incident-{self.epoch}"
+        """As people and commands call it; a wave is called by the time (UTC) at which it began."""
+        if self.kind is Kind.FALL:
+            return f"incident-{self.epoch}"
+        began = datetime.fromtimestamp(self.began_s, UTC)
+        return f"incident-{self.kind.replace('_', '-')}-{began:%Y%m%dT%H%M%SZ}"
 
     @property
     def began_s(self) -> float:
@@ -64,13 +92,16 @@ class Incident:
 
     @property
     def why(self) -> str:
-        """The reason of the plan that began it."""
+        """The reason of the plan that began it; of a wave what the first gateway saw."""
+        if self.kind is not Kind.FALL:
+            return self.events[0].why
         return next(event.why for event in self.events if event.kind in _PLANS)
 
     @property
     def stage(self) -> str:
-        """The stage that it has come to."""
-        return str([event for event in self.events if event.kind in _PLANS][-1].data.get("stage"))
+        """The stage that it has come to; empty for a wave, which moves none."""
+        plans = [event for event in self.events if event.kind in _PLANS]
+        return str(plans[-1].data.get("stage")) if plans else ""
 
     @property
     def relapses(self) -> int:
@@ -80,31 +111,43 @@ class Incident:
 
     @property
     def gateways(self) -> tuple[str, ...]:
-        """Those that tripped by themselves, in order of their events."""
-        return tuple(dict.fromkeys(event.subject for event in self.events if event.kind == _TRIP))
+        """Those that tripped by themselves or were in the wave, in order of their events."""
+        told = (event.subject for event in self.events if event.kind == _TRIP or event.kind in _OF_WAVES)
+        return tuple(dict.fromkeys(told))
 
 
 def tells(event: Event) -> bool:
     """Whether incidents are found from events of this kind; all others may be left out."""
-    return event.side is Side.SERVING and (event.kind in _PLANS or event.kind in _BESIDE)
+    return event.side is Side.SERVING and (event.kind in _PLANS or event.kind in _BESIDE or event.kind in _OF_WAVES)
 
 
-def incidents_of(events: Iterable[Event]) -> list[Incident]:
-    """All incidents of a ledger, oldest first; the last one may still go on."""
-    found: list[Incident] = []
-    book = _Open()
-    for event in events:
-        if tells(event):
-            found += book.read(event)
-    return found + book.rest()
+def incidents_of(events: Iterable[Event], *, now_s: float | None = None) -> list[Incident]:
+    """All incidents of a ledger, by their first events; a fall and a wave of each kind may still go on.
+
+    ``now_s``: wall time; waves whose gateways all fell silent are over then. None: nobody is taken for gone.
+    """
+    found: list[tuple[int, Incident]] = []
+    fall, waves = _Open(), {kind: _Wave(kind) for kind in WAVES}
+    for place, event in enumerate(events):
+        if not tells(event):
+            continue
+        if event.kind in _OF_WAVES:
+            kind, step = _OF_WAVES[event.kind]
+            found += waves[kind].read(event, step, place)
+        else:
+            found += fall.read(event, place)
+    found += fall.rest()
+    for wave in waves.values():
+        found += wave.rest(now_s)
+    return [one for _place, one in sorted(found, key=lambda placed: placed[0])]
 
 
 def named(incidents: Sequence[Incident], name: str) -> Incident | None:
     """The one of that name; ``incident-last`` is the last one. None when there is none."""
-    number = name.removeprefix("incident-")
-    if number == "last":
+    wanted = f"incident-{name.removeprefix('incident-')}"
+    if wanted == "incident-last":
         return incidents[-1] if incidents else None
-    return next((one for one in reversed(incidents) if str(one.epoch) == number), None)
+    return next((one for one in reversed(incidents) if one.name == wanted), None)
 
 
 @dataclass
@@ -113,10 +156,10 @@ class _Open:
 
     epoch: int | None = None
     release: str = ""
-    events: list[Event] = field(default_factory=list)
+    events: list[tuple[int, Event]] = field(default_factory=list)
 
-    def read(self, event: Event) -> list[Incident]:
-        self.events.append(event)
+    def read(self, event: Event, place: int) -> list[tuple[int, Incident]]:
+        self.events.append((place, event))
         stage: Any = event.data.get("stage") if event.kind in _PLANS else None
         if self.epoch is None:
             if event.kind == "stage_move" and stage == _OUT and is_count(event.data.get("epoch")):
@@ -126,17 +169,55 @@ class _Open:
             return []
         return self._end(is_over=True) if event.kind == "stage_move" and stage in _ENDS else []
 
-    def rest(self) -> list[Incident]:
+    def rest(self) -> list[tuple[int, Incident]]:
         return [] if self.epoch is None else self._end(is_over=False)
 
     def _forget(self, *, is_plan: bool) -> None:
         """Before an incident only the trips that no plan has answered yet are kept."""
         if is_plan:
             self.events.clear()
-        self.events = [event for event in self.events if event.kind == _TRIP][-_REMEMBERED:]
+        self.events = [placed for placed in self.events if placed[1].kind == _TRIP][-_REMEMBERED:]
 
-    def _end(self, *, is_over: bool) -> list[Incident]:
-        epoch = 0 if self.epoch is None else self.epoch
-        one = Incident(epoch=epoch, release=self.release, events=tuple(self.events), is_over=is_over)
+    def _end(self, *, is_over: bool) -> list[tuple[int, Incident]]:
+        epoch, events = 0 if self.epoch is None else self.epoch, tuple(event for _place, event in self.events)
+        one = Incident(epoch=epoch, release=self.release, events=events, is_over=is_over)
+        first = self.events[0][0]
         self.epoch, self.release, self.events = None, "", []
-        return [one]
+        return [(first, one)]
+
+
+@dataclass
+class _Wave:
+    """The wave of one kind that is being read."""
+
+    kind: Kind
+    heard_s: dict[str, float] = field(default_factory=dict)
+    """Gateways that are in it, and when each last said so."""
+    events: list[Event] = field(default_factory=list)
+    first: int = 0
+
+    def read(self, event: Event, step: str, place: int) -> list[tuple[int, Incident]]:
+        ended = self._without_silent(event.at_s)
+        if not self.events:
+            if step == _OVER:  # its beginning is in no file any more
+                return ended
+            self.first = place
+        self.events.append(event)
+        if step != _OVER:
+            self.heard_s[event.subject] = event.at_s
+            return ended
+        self.heard_s.pop(event.subject, None)
+        return ended + ([] if self.heard_s else self._end(is_over=True))
+
+    def rest(self, now_s: float | None) -> list[tuple[int, Incident]]:
+        ended = [] if now_s is None else self._without_silent(now_s)
+        return ended + (self._end(is_over=False) if self.events else [])
+
+    def _without_silent(self, now_s: float) -> list[tuple[int, Incident]]:
+        self.heard_s = {who: at_s for who, at_s in self.heard_s.items() if now_s - at_s <= SILENT_S}
+        return self._end(is_over=True) if self.events and not self.heard_s else []
+
+    def _end(self, *, is_over: bool) -> list[tuple[int, Incident]]:
+        one = Incident(epoch=0, release="", events=tuple(self.events), is_over=is_over, kind=self.kind)
+        self.heard_s, self.events = {}, []
+        return [(self.first, one)]

@@ -31,7 +31,7 @@ function show() {
   const now = feed.now, glance = byId("glance");
   glance.textContent = plain(now.glance);
   glance.className = `glance ${now.mood}`;
-  byId("since").textContent = plain(feed.since);
+  showHappening(feed.happening);
   byId("why").textContent = plain(now.why);
   byId("stages").replaceChildren(...STAGES.map((stage) => stageItem(stage, now.stage)));
   chart(feed.history);
@@ -40,6 +40,43 @@ function show() {
     [one.name, when(one.began_s), one.took, one.stage, one.replaced, one.why]), "none yet");
   fill("runs", ["run", "state", "batches", "loss", "refused", "restarts", "last word"], feed.runs, "none in this home");
 }
+
+let shown = "";
+// Only what has changed is made anew, and a link that had the focus keeps it: somebody may be about to follow it.
+function showHappening(happening) {
+  const said = JSON.stringify(happening);
+  if (said === shown) return;
+  shown = said;
+  const focused = document.activeElement?.dataset?.incident;
+  byId("happening").replaceChildren(...happening.map((one) => happeningItem(one)));
+  if (focused) byId("happening").querySelector(`[data-incident="${CSS.escape(focused)}"]`)?.focus();
+}
+
+// The four facts of an incident that goes on, and where the runbook has more.
+function happeningItem(one) {
+  const made = document.createElement("article"), what = document.createElement("h3"), facts = document.createElement("dl");
+  made.className = one.section === "FailsoftDegraded" ? "incident" : "incident aside";
+  what.textContent = plain(one.what);
+  const more = document.createElement("a");
+  more.href = `console/runbook#${one.section.toLowerCase()}`;
+  more.textContent = `Runbook: ${one.section}`;
+  more.dataset.incident = one.name;
+  for (const [name, ...values] of [
+    ["since", `${when(one.began_s)}, for ${lasted(one.lasted_s)} (${plain(one.name)})`],
+    ["seen", plain(one.why)],
+    ["who saw it", plain(one.saw)],
+    ["what to press", `${plain(one.press)} `, more],
+  ]) {
+    const term = document.createElement("dt"), said = document.createElement("dd");
+    term.textContent = name;
+    said.append(...values);
+    facts.append(term, said);
+  }
+  made.append(what, facts);
+  return made;
+}
+
+const lasted = (seconds) => seconds < 120 ? `${seconds} s` : seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
 
 function stageItem(stage, current) {
   const item = document.createElement("li");
