@@ -25,6 +25,7 @@ from failsoft.serving.rollout.one_slot import SLOT
 from failsoft.serving.rollout.stage_settings import policy_at
 from failsoft.serving.settings import ServeSettings, settings_of
 from failsoft.serving.task import AppSpec
+from failsoft.serving.tracing.wiring import refuse_without_exporter
 from failsoft.serving.web.mounting import CONSOLE
 
 _LIGHT = {"num_cpus": 0.1}
@@ -40,13 +41,16 @@ def build_app(config: AppSpec, settings: ServeSettings | Mapping[str, Any] | Non
         settings: where, how many, which release; or arguments as ``serve run`` gives them.
 
     Raises:
-        ConfigError: a setting (also one of ``stages.toml``) is unknown or impossible, there is no release to serve, or
-            the last rung does not answer everything: it is asked here, so that none without a last resort starts.
+        ConfigError: a setting (also one of ``stages.toml``) is unknown or impossible, there is no release to serve,
+            traces are asked for and not installed, or the last rung does not answer everything: it is asked here, so
+            that none without a last resort starts.
         ArtifactError: the named release is absent or damaged.
     """
     asked = settings if isinstance(settings, ServeSettings) else settings_of(settings or {})
     home = Home.find(asked.home)
     policy_at(home.root, asked.profile)  # stages that can't be meant are refused before anything starts
+    gateway = asked.gateway()
+    refuse_without_exporter(gateway.traces)
     home.operator_token()  # made once here: replicas that start together would each make their own
     bundle = _release(home, asked.release)
     config.ladder_of(bundle)
@@ -56,7 +60,7 @@ def build_app(config: AppSpec, settings: ServeSettings | Mapping[str, Any] | Non
         task=config.task(),
         profile=asked.profile,
         slots=asked.slots,
-        gateway=asked.gateway(),
+        gateway=gateway,
         mounts=(CONSOLE,) if asked.console else (),
         allow_planned_faults=asked.allow_planned_faults,
     )

@@ -11,6 +11,7 @@ from typing import Literal
 from failsoft.errors import ConfigError
 from failsoft.serving.pacing import LoadingPolicy
 from failsoft.serving.task import Task
+from failsoft.serving.tracing.config import TraceConfig
 from failsoft.serving.watching.specimens import SpecimenPolicy
 
 
@@ -46,6 +47,8 @@ class GatewayConfig:
     """What is kept of requests that the model in service did not answer."""
     max_model_queue: int = 64
     """Calls of one gateway waiting for one model; beyond it they are shed and the ladder answers."""
+    traces: TraceConfig | None = None
+    """Where traces of requests go; None: nothing is traced."""
 
     model_name: str = "failsoft"
     """Name of the model in the Open Inference Protocol, as at ``/v2/models/failsoft/infer``."""

@@ -16,10 +16,11 @@ from typing import Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel
+from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from failsoft.artifacts.home import Home
-from failsoft.errors import FailsoftError, ServingError
+from failsoft.errors import ConfigError, FailsoftError, ServingError
 from failsoft.health.clock import SystemClock
 from failsoft.health.exporter import Exporter
 from failsoft.health.ledger import Ledger, Side
@@ -41,11 +42,14 @@ from failsoft.serving.rollout.evidence import OutcomeBatch
 from failsoft.serving.rollout.stages import stage_policy
 from failsoft.serving.rollout.steering import Steering
 from failsoft.serving.several import answer_all
+from failsoft.serving.tracing.spans import kept_trace_id
+from failsoft.serving.tracing.wiring import Untraced, traces_of
 from failsoft.serving.watching.answer_history import FILE_NAME, AnswerHistory
 from failsoft.serving.watching.answer_memory import AnswerMemory
 from failsoft.serving.watching.diary import Diary
 from failsoft.serving.watching.front import FrontDesk
 from failsoft.serving.watching.gateway_metrics import GatewayMetrics
+from failsoft.serving.watching.housekeeping import Housekeeping
 from failsoft.serving.watching.label_exchange import LabelExchange
 from failsoft.serving.watching.late_labels import LateLabels
 from failsoft.serving.watching.outcomes import OutcomeBuffer
@@ -86,6 +90,7 @@ class Gateway(GrpcMethods):
         fallback: DeploymentHandle[Any],
     ) -> None:
         self._name, self._config = f"gateway-{uuid.uuid4().hex[:8]}", config
+        self._app = serve.get_replica_context().app_name
         self._fallback = fallback
         self._clock, self._home = SystemClock(), Home.find(config.home)
         self._diary = Diary(Ledger(self._home.ledger, self._clock, side=Side.SERVING, subject=self._name))
@@ -103,6 +108,7 @@ class Gateway(GrpcMethods):
         self._desk = self._make_desk()
         self._follower.on_change(self._desk.follow)
         self._exporter = self._make_exporter(self._desk.metrics)
+        self._traces = self._make_traces()
         handles = {Colour.BLUE: blue, Colour.GREEN: green}
         self._arms = arms = {colour: self._make_arm(handle) for colour, handle in handles.items() if handle is not None}
         self._answerer = self._make_answerer()
@@ -126,8 +132,16 @@ class Gateway(GrpcMethods):
         return desk
 
     def _make_arm(self, handle: DeploymentHandle[Any]) -> HandleArm:
-        task = self._config.task
-        return HandleArm(handle, task.kind, max_held=self._config.gateway.max_model_queue, weigh=task.inputs.weight)
+        task, most = self._config.task, self._config.gateway.max_model_queue
+        return self._traces.arm(handle, task.kind, max_held=most, weigh=task.inputs.weight)
+
+    def _make_traces(self) -> Untraced:
+        """A gateway that can't trace answers all the same."""
+        try:
+            return traces_of(self._config.gateway.traces, gateway=self._name, app=self._app, clock=self._clock)
+        except ConfigError as error:
+            self._diary.record("traces_off", str(error))
+            return Untraced()
 
     def _make_exporter(self, metrics: GatewayMetrics) -> Exporter:
         look: Callable[[], None] = lambda: metrics.look(self.status())  # noqa: E731 -- asked when all of it stands
@@ -153,7 +167,7 @@ class Gateway(GrpcMethods):
         return AnswerHistory(self._name, lambda: self._follower.plan, self._clock, specimens)
 
     def _make_answerer(self) -> Answerer:
-        return Answerer(
+        return self._traces.answerer(
             situation=self._desk.situation,
             models=self._arms,
             journal=self._desk,
@@ -178,6 +192,7 @@ class Gateway(GrpcMethods):
         self.grpc_calls = open_protocol(app, limits, self._config.task, self._standing)
         mounted = Mounted(home=self._home, status=self.status, rollout=self._controller.status, operator=guard)
         mount_all(app, self._config.mounts, mounted)
+        self._traces.put_around(app)
         return app
 
     async def check_health(self) -> None:
@@ -209,6 +224,7 @@ class Gateway(GrpcMethods):
         process["texts_at_models"] = {colour: arm.held for colour, arm in self._arms.items()}
         process["stand_ins_resting"] = self._answerer.resting()
         process["shared_window_lag"] = self._reporter.status()
+        process["traces"] = self._traces.status()
         return process | {"events_not_recorded": self._diary.unrecorded} | self._desk.status()
 
     async def degrade(self, *, for_s: float | None, why: str, by: str = OPERATOR) -> dict[str, Any]:
@@ -231,7 +247,8 @@ class Gateway(GrpcMethods):
     def _tripped(self, epoch: int, why: str) -> None:
         """The watch's verdict takes effect here at once; the follower tells the controller."""
         self._follower.trip_locally(why)
-        self._diary.record("gateway_tripped", why, epoch=epoch)
+        trace_id = kept_trace_id(surely=True)
+        self._diary.record("gateway_tripped", why, epoch=epoch, **({"trace_id": trace_id} if trace_id else {}))
 
     async def _open_shelf(self) -> KitShelf:
         return await asyncio.to_thread(
@@ -244,6 +261,7 @@ class Gateway(GrpcMethods):
             "metrics": self._exporter.run(),
             "answer history": self._history.keep(self._home.serving / FILE_NAME),
             "release changes": self._keep_release(),
+            "housekeeping": Housekeeping(self._home, self._clock).run(),
             "mirrored calls": self._mirror.run(self._answerer.answer_mirrored),
             "labels handed on": self._exchange.send(),
             "labels from others": self._exchange.listen(),

@@ -21,7 +21,7 @@ from failsoft.serving.arms.mirror import NotMirrored
 from failsoft.serving.arms.readings import ModelArm, NoReading, Reading
 from failsoft.serving.arms.replies import agreement
 from failsoft.serving.config import GatewayConfig
-from failsoft.serving.intake.sanitizer import Cleanliness
+from failsoft.serving.intake.sanitizer import Cleaned, Cleanliness, TextPolicy
 from failsoft.serving.journal import Journal, Mirrored
 from failsoft.serving.plan.plan import Arm, Colour, RoutingPlan, choose_arm, should_mirror
 from failsoft.serving.task import Task
@@ -101,7 +101,7 @@ class Answerer:
             answer = self._from_ladder(visit, why=visit.cleaned.why or _UNREADABLE.why)
         else:
             answer = await self._from_chosen_arm(visit)
-        self._journal.answered(answer, row, visit.ending.why, text, caller=caller)
+        self._tell(visit, answer)
         self._mirror_if_chosen(visit, answer)
         return answer
 
@@ -116,8 +116,7 @@ class Answerer:
         self._note(copy.plan, reading, replace(seen, mirrored=True, agreed=agreed, beside=beside, given=given))
 
     def _enter(self, text: Any, whose: Whose, *, began_s: float, timeout_ms: float | None) -> Visit:
-        now = self._situation()
-        arm = choose_arm(now.plan, whose.key)
+        now, arm = self._choose(whose.key)
         with_previous = now.plan.stand_in is not None
         return Visit(
             key=whose.key,
@@ -128,8 +127,26 @@ class Answerer:
             budget=Budget.of(self._config, began_s=began_s, caller_ms=timeout_ms, with_previous=with_previous),
             arm=arm,
             text=text,
-            cleaned=self._inputs.clean(text, now.subject_policy if arm is Arm.SUBJECT else now.text_policy),
+            cleaned=self._clean(text, now.subject_policy if arm is Arm.SUBJECT else now.text_policy),
         )
+
+    def _choose(self, key: str) -> tuple[Situation, Arm]:
+        """What the request lives under, and who is to answer it."""
+        now = self._situation()
+        return now, choose_arm(now.plan, key)
+
+    def _clean(self, text: Any, policy: TextPolicy | None) -> Cleaned:
+        return self._inputs.clean(text, policy)
+
+    async def _ask(self, visit: Visit, colour: Colour, time: Allowance) -> Reading | NoReading:
+        """The model of the visit's arm, within its time."""
+        if visit.arm is Arm.SUBJECT:
+            return await self._asker.ask(colour, visit.cleaned.text, time)
+        return await self._asker.ask_stand_in(visit.now.plan, colour, visit.cleaned.text, time)
+
+    def _tell(self, visit: Visit, answer: Answer) -> None:
+        """The journal hears of the answer before the caller does."""
+        self._journal.answered(answer, visit.row, visit.ending.why, visit.text, caller=visit.caller)
 
     async def _from_chosen_arm(self, visit: Visit) -> Answer:
         """The chosen model's answer, unless it will not do, or the model was left while it worked on it.
@@ -143,12 +160,7 @@ class Answerer:
         if apart is not None:
             return self._from_ladder(visit, why=apart)
         asked_s = self._clock.monotonic_s()
-        time = visit.budget.for_model(asked_s)
-        if visit.arm is Arm.SUBJECT:
-            reading = await self._asker.ask(colour, visit.cleaned.text, time)
-        else:
-            reading = await self._asker.ask_stand_in(plan, colour, visit.cleaned.text, time)
-        reading, answer = self._in_form(visit, reading)
+        reading, answer = self._in_form(visit, await self._ask(visit, colour, visit.budget.for_model(asked_s)))
         told = {"repaired": visit.cleaned.is_malformed, "given": _given(reading, visit.request_id, visit.row)}
         seen = self._seen(plan, visit.arm, reading, since_s=asked_s, caller=visit.caller, **told)
         self._note(plan, reading, seen)
@@ -173,8 +185,7 @@ class Answerer:
         time = visit.budget.for_previous(asked_s)
         if visit.cleaned.verdict is Cleanliness.HOPELESS or not time.left_s > 0.0:
             return None
-        reading = await self._asker.ask_stand_in(plan, colour, visit.cleaned.text, time)
-        reading, answer = self._in_form(visit, reading, instead_of=refused)
+        reading, answer = self._in_form(visit, await self._ask(visit, colour, time), instead_of=refused)
         seen = self._seen(plan, Arm.STAND_IN, reading, since_s=asked_s, caller=visit.caller, rescue=True)
         self._note(plan, reading, seen)
         return None if isinstance(reading, Reading) and is_stale(plan, colour, reading) else answer
@@ -195,11 +206,8 @@ class Answerer:
         """The same request for the other arm. While the subject serves, the stand-in's own policy is not at hand."""
         now = visit.now
         same = now.text_policy == now.subject_policy
-        return replace(
-            visit,
-            arm=Arm.STAND_IN,
-            cleaned=visit.cleaned if same else self._inputs.clean(visit.text, now.text_policy),
-        )
+        cleaned = visit.cleaned if same else self._clean(visit.text, now.text_policy)
+        return replace(visit, arm=Arm.STAND_IN, cleaned=cleaned)
 
     def _from_ladder(self, visit: Visit, *, why: str, refused: Reading | NoReading | None = None) -> Answer:
         rung = visit.now.ladder.answer(visit.cleaned.text, why)
@@ -239,7 +247,7 @@ class Answerer:
         if not should_mirror(now.plan, visit.key):
             return
         same = now.subject_policy == now.text_policy
-        cleaned = visit.cleaned if same else self._inputs.clean(visit.text, now.subject_policy)
+        cleaned = visit.cleaned if same else self._clean(visit.text, now.subject_policy)
         if Cleanliness.HOPELESS in (visit.cleaned.verdict, cleaned.verdict):
             self._journal.not_mirrored(NotMirrored.UNREADABLE)
             return

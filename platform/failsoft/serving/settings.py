@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from failsoft.errors import ConfigError
 from failsoft.serving.config import GatewayConfig
+from failsoft.serving.tracing.config import TraceConfig
 from failsoft.serving.watching.specimens import SpecimenPolicy
 
 _DEADLINE_MS = {"production": 250.0, "by-hand": 250.0, "drill": 600.0}
@@ -40,6 +41,17 @@ class ServeSettings(BaseModel):
     """Calls that one model replica takes at once."""
     keep_texts: bool = False
     """Keep the texts of a few requests that went wrong, for ``failsoft replay``; off, only their shapes are kept."""
+    traces: str | None = None
+    """Send traces of requests to this OTLP collector, as ``http://127.0.0.1:4318/v1/traces``; None: nothing is traced.
+    Needs ``failsoft[traces]`` on every node; headers for the collector are in ``OTEL_EXPORTER_OTLP_HEADERS``."""
+    traces_ratio: float = Field(default=0.01, ge=0, le=1)
+    """Share of all requests that is traced; those of callers that are traced themselves do as their callers."""
+    traces_degraded: bool = True
+    """Also keep the trace of each request that failed or that the model in service did not answer."""
+    traces_per_s: float = Field(default=20.0, gt=0)
+    """Traces that one gateway keeps in a second at most."""
+    traces_plaintext: bool = False
+    """Let traces leave this machine over plain http."""
     model_name: str = "failsoft"
     """Name of the model in the Open Inference Protocol, as at ``/v2/models/failsoft/infer``."""
     grpc_from: Literal["loopback", "anywhere"] = "loopback"
@@ -55,8 +67,20 @@ class ServeSettings(BaseModel):
         return GatewayConfig(
             deadline_ms=self.deadline_ms or _DEADLINE_MS[self.profile],
             specimens=SpecimenPolicy(keep_texts=self.keep_texts),
+            traces=self._traces(),
             model_name=self.model_name,
             grpc_from=self.grpc_from,
+        )
+
+    def _traces(self) -> TraceConfig | None:
+        if self.traces is None:
+            return None
+        return TraceConfig(
+            endpoint=self.traces,
+            ratio=self.traces_ratio,
+            keep_degraded=self.traces_degraded,
+            max_kept_per_s=self.traces_per_s,
+            plaintext=self.traces_plaintext,
         )
 
 

@@ -30,11 +30,13 @@ _LOG_AGAIN_S = 10.0
 """A model that fails at every call is written of this often."""
 
 
-class _Due(NamedTuple):
+class Due(NamedTuple):
     """A text, and when its caller will have left."""
 
     text: Any
     until_s: float
+    asker: Any = None
+    """Who asks, where somebody wants to know which call carried it."""
 
 
 class HandleArm:
@@ -94,13 +96,16 @@ class HandleArm:
         if self.starting:
             return NoReading(outcome=Outcome.SHED, why="the model is still starting")
         try:
-            return await self._coalescer.ask(_Due(text, self._clock.monotonic_s() + within_s))
+            return await self._coalescer.ask(self._due(text, self._clock.monotonic_s() + within_s))
         except SaturatedError as error:
             return NoReading(outcome=Outcome.SHED, why=f"the model's queue is full: {error}")
         except ServingError as error:
             return NoReading(outcome=Outcome.ERROR, why=f"the model failed: {error}")
 
-    def _weight(self, due: _Due) -> int:
+    def _due(self, text: Any, until_s: float) -> Due:
+        return Due(text, until_s)
+
+    def _weight(self, due: Due) -> int:
         """One that can't be weighed fills a call: anybody's inputs weigh, and their item is asked all the same."""
         try:
             return int(self._weigh(due.text))
@@ -108,10 +113,10 @@ class HandleArm:
             _log.warning("an item can't be weighed and travels alone: %s", last_line(error))
             return sys.maxsize
 
-    async def _ask_all(self, dues: Sequence[_Due]) -> Sequence[Reading | NoReading]:
+    async def _ask_all(self, dues: Sequence[Due]) -> Sequence[Reading | NoReading]:
         texts = [due.text for due in dues]
         try:
-            return read_reply(await self._call(texts, self._left_s(dues)), self._quality, texts=len(texts))
+            return self._judged(await self._call(texts, self._left_s(dues)), texts=len(texts))
         except BackPressureError as error:
             return [NoReading(outcome=Outcome.SHED, why=f"the model's queue is full: {error}")] * len(texts)
         except (NotLoadedError, SaturatedError) as error:
@@ -122,6 +127,9 @@ class HandleArm:
             return self._failed("the model failed", error, texts=len(texts))
         except Exception as error:  # noqa: BLE001 -- another process's reply may be anything; its callers get the fallback
             return self._failed("the model's reply can't be read", error, texts=len(texts))
+
+    def _judged(self, reply: ModelReply, *, texts: int) -> Sequence[Reading]:
+        return read_reply(reply, self._quality, texts=texts)
 
     def _failed(self, how: str, error: Exception, *, texts: int) -> list[NoReading]:
         """Callers hear of which kind the error is; its words go to the log, now and then.
@@ -134,7 +142,7 @@ class HandleArm:
             _log.warning("%s: %s: %s", self._handle.deployment_name, how, last_line(error))
         return [NoReading(outcome=Outcome.ERROR, why=f"{how}: {kind_of(error)}")] * texts
 
-    def _left_s(self, dues: Sequence[_Due]) -> float:
+    def _left_s(self, dues: Sequence[Due]) -> float:
         """As long as the most patient of those who travel together."""
         return max(due.until_s for due in dues) - self._clock.monotonic_s()
 

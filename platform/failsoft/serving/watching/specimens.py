@@ -17,6 +17,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from failsoft.errors import ConfigError
+from failsoft.serving.tracing.spans import kept_trace_id
 
 MAX_CHARACTERS = 300
 """Of a text or a shape; the rest is cut."""
@@ -96,24 +97,25 @@ class Specimens:
         self._hides = [re.compile(pattern) for pattern in policy.hides]
         self._rng = rng
         self._seen = 0
-        self._kept: list[tuple[Any, str, str, Whose]] = []
+        self._kept: list[tuple[Any, str, str, Whose, str]] = []
 
     def offer(self, asked: Any, why: str, said: str, whose: Whose = NOBODY) -> None:
         """One request that the model in service did not answer; ``said``: the reason in a sentence."""
         self._seen += 1
         if len(self._kept) < self._policy.per_span:
-            self._kept.append((asked, why, said, whose))
+            self._kept.append((asked, why, said, whose, kept_trace_id()))
         elif self._policy.per_span and (place := self._rng.randrange(self._seen)) < self._policy.per_span:
-            self._kept[place] = (asked, why, said, whose)
+            self._kept[place] = (asked, why, said, whose, kept_trace_id())
 
     def take(self) -> list[dict[str, str]]:
         """What was kept, as JSON holds it, and begin the next span."""
         kept, self._kept, self._seen = self._kept, [], 0
         return [self._as_json(*one) for one in kept]
 
-    def _as_json(self, asked: Any, why: str, said: str, whose: Whose) -> dict[str, str]:
+    def _as_json(self, asked: Any, why: str, said: str, whose: Whose, trace_id: str) -> dict[str, str]:
         text = asked if isinstance(asked, str) else _BRIEF.repr(asked)
         body = {"why": why, "said": said[:MAX_CHARACTERS], "shape": shape_of(text)}
+        body |= {"trace_id": trace_id} if trace_id else {}
         if not self._policy.keep_texts:  # a shape is nobody's, so it keeps no mark of anybody either
             return body
         return body | {"text": hidden(text, self._hides)} | whose.marks()

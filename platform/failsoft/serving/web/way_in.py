@@ -28,10 +28,16 @@ class NettedApp(FastAPI):
     def __init__(self, *, layers: Sequence[Layer], **settings: Any) -> None:
         super().__init__(**settings)
         self._layers = tuple(layers)
+        self._outermost: Layer | None = None
+
+    def put_around(self, layer: Layer) -> None:
+        """Put one more around all of it, what is said of an error of our own included; before the first request."""
+        self._outermost = layer
 
     def build_middleware_stack(self) -> ASGIApp:
         """Called by Starlette once, before the first request."""
         app = super().build_middleware_stack()
         for layer in self._layers:
             app = layer(app)
-        return ServerErrorMiddleware(app, handler=self.exception_handlers.get(Exception))
+        app = ServerErrorMiddleware(app, handler=self.exception_handlers.get(Exception))
+        return app if self._outermost is None else self._outermost(app)
