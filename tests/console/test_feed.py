@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from failsoft.console import answers_seen
+from failsoft.console import feed as feed_module
 from failsoft.console.feed import Feed
 from failsoft.health.clock import ManualClock, SystemClock
 from failsoft.health.ledger import Ledger, Side
+from failsoft.incidents.finding import incidents_of
 from failsoft.serving.watching.answer_history import FILE_NAME
 from tests.console.made import Scene
 from tests.incidents.made import BEGAN_S, Told
@@ -48,8 +50,32 @@ def test_the_runs_that_were_heard_of_last_are_shown(scene: Scene) -> None:
         scene.home.run(run).mkdir(parents=True)
         clock.advance(100.0)
         Ledger(scene.home.ledger, clock, side=Side.TRAINING, subject=run).record("run_started", "so")
-    shown = [row[0] for row in from_disk(feed_of(scene, wall_s=clock.wall_s()))["runs"]]
+    feed = feed_of(scene, wall_s=clock.wall_s())
+    feed.read_disk()
+    shown = [row[0] for row in feed._run_rows(clock.wall_s() + 60.0)]
     assert shown == [f"run{number:02d}" for number in range(14, 4, -1)]
+
+
+def test_whoever_comes_after_a_while_gets_no_old_incidents_and_who_looks_all_the_time_costs_little(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, found = Told(scene.home.root), 0
+    feed = Feed(scene.home, status=scene.status, rollout=scene.rollout, clock=told.clock)
+    whole = incidents_of
+
+    def counted(*given: Any, **named: Any) -> Any:
+        nonlocal found
+        found += 1
+        return whole(*given, **named)
+
+    monkeypatch.setattr(feed_module, "incidents_of", counted)
+    for _ in range(20):
+        feed.read_disk()
+        told.clock.advance(0.5)
+    assert found == 2
+    told.plan("degraded", "ill")
+    told.clock.advance(3600.0)
+    assert [one["name"] for one in from_disk(feed)["happening"]] == ["incident-11"], "at the first look"
 
 
 def test_no_line_is_read_twice_and_never_more_than_a_bound(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,8 +89,8 @@ def test_no_line_is_read_twice_and_never_more_than_a_bound(scene: Scene, monkeyp
         path.rename(path.with_name(f"answers-{number:06d}.jsonl"))
         told.answers(200, gbdt=10)
     monkeypatch.setattr(answers_seen, "READ_BYTES", path.stat().st_size // 2)
-    for _ in range(5):
-        feed.read_disk()
+    told.clock.advance(5.0)
+    feed.read_disk()
     assert feed._from_disk["incidents"][0]["replaced"].startswith("at least ")
     assert 50 < len(feed._answers._counts) <= 100, "the others were passed over, and that is said"
 

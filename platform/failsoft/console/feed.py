@@ -7,6 +7,7 @@ import json
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from failsoft.artifacts.home import Home
@@ -19,7 +20,7 @@ from failsoft.incidents.account import account_of
 from failsoft.incidents.finding import WAVES, Incident, incidents_of, tells
 from failsoft.incidents.story import Story
 from failsoft.serving.watching.answer_history import FILE_NAME
-from failsoft.training.accounting.whereabouts import all_whereabouts
+from failsoft.training.accounting.whereabouts import Whereabouts, all_whereabouts
 
 HISTORY_S, STEP_S = 600.0, 5.0
 _EVENTS = 5000
@@ -33,8 +34,9 @@ _INCIDENTS = 8
 _GOING_ON = 3
 """Incidents that go on are told of at length; a fall and both waves at most, unless a ledger is odd."""
 _RUNS = 10
-_DISK_EVERY = 5
-"""The disk is looked at in every fifth look."""
+_INCIDENTS_EVERY_S, _RUNS_EVERY_S = STEP_S, 15.0
+"""What came to the disk is read in every look, and made into incidents, chart and runs only so often: that is work, and
+this process answers callers. Gateways write down who answered once in five seconds."""
 
 
 class Feed:
@@ -63,12 +65,12 @@ class Feed:
         self._telling: deque[Event] = deque(maxlen=_EVENTS)
         self._ledger = Follower(home.ledger, clock)
         self._answers = AnswersSeen(home.serving / FILE_NAME, clock)
-        self._from_disk: dict[str, Any] = {"incidents": [], "runs": [], "happening": []}
+        self._from_disk: dict[str, Any] = {"incidents": [], "happening": [], "history": []}
         self._waves: frozenset[str] = frozenset()
-        self._recent: list[dict[str, Any]] = []
+        self._runs_seen: list[tuple[list[str], float | None]] = []
         self._asked: asyncio.Future[dict[str, Any]] | None = None
         self._asked_at_s = 0.0
-        self._looks = 0
+        self._done_s: dict[str, float] = {}
 
     async def look(self) -> dict[str, Any]:
         """All that the page shows, as JSON holds it; the slow part is :meth:`read_disk`."""
@@ -79,8 +81,8 @@ class Feed:
             "at_s": now_s,
             "now": now_of(status, rollout, self._waves),
             "arms": arms_of(status, rollout),
-            "history": history_of(self._recent, now_s=now_s, history_s=HISTORY_S, step_s=STEP_S),
             "history_s": HISTORY_S,
+            "runs": self._run_rows(now_s),
         } | self._from_disk
 
     async def _asked_controller(self) -> dict[str, Any]:
@@ -99,20 +101,36 @@ class Feed:
             return {"error": str(error)}
 
     def read_disk(self) -> None:
-        """What came to ledger and answers; every fifth time also incidents and runs. Blocks on the disk."""
+        """What came to ledger and answers; now and then also incidents, chart and runs. Blocks on the disk."""
         for event in map(parse_event, self._ledger.new_lines()):
             if event is not None:
                 self._hold(event)
         self._answers.read()
-        self._recent = self._answers.since(self._clock.wall_s() - HISTORY_S - STEP_S)
-        if self._looks % _DISK_EVERY == 0:
-            found = incidents_of(list(self._telling), now_s=self._clock.wall_s())
-            rows = [self._as_row(one) for one in reversed(found[-_INCIDENTS:])]
-            going_on = [one for one in reversed(found) if not one.is_over][:_GOING_ON]
-            happening = [self._told(one) for one in going_on]
-            self._waves = frozenset(str(one.kind) for one in going_on if one.kind in WAVES)
-            self._from_disk = {"incidents": rows, "runs": self._runs(), "happening": happening}
-        self._looks += 1
+        if self._is_due("incidents", _INCIDENTS_EVERY_S):
+            self._tell_incidents()
+        if self._is_due("runs", _RUNS_EVERY_S):
+            self._runs_seen = self._look_at_runs()
+
+    def _is_due(self, what: str, every_s: float) -> bool:
+        """By time and not by looks: whoever comes after a while gets no old news."""
+        now_s = self._clock.monotonic_s()
+        is_due = not now_s - self._done_s.get(what, -inf) < every_s
+        if is_due:
+            self._done_s[what] = now_s
+        return is_due
+
+    def _tell_incidents(self) -> None:
+        now_s = self._clock.wall_s()
+        found = incidents_of(list(self._telling), now_s=now_s)
+        rows = [self._as_row(one) for one in reversed(found[-_INCIDENTS:])]
+        going_on = [one for one in reversed(found) if not one.is_over][:_GOING_ON]
+        self._waves = frozenset(str(one.kind) for one in going_on if one.kind in WAVES)
+        recent = self._answers.since(now_s - HISTORY_S - STEP_S)
+        self._from_disk = {
+            "incidents": rows,
+            "happening": [self._told(one) for one in going_on],
+            "history": history_of(recent, now_s=now_s, history_s=HISTORY_S, step_s=STEP_S),
+        }
 
     def search(self, text: str, side: Side | None) -> list[dict[str, Any]]:
         """The newest events with these words in them, newest first."""
@@ -162,17 +180,24 @@ class Feed:
             "section": account.section,
         }
 
-    def _runs(self) -> list[list[str]]:
-        looks = all_whereabouts(self._home.runs, list(self._events), now_s=self._clock.wall_s())
+    def _look_at_runs(self) -> list[tuple[list[str], float | None]]:
+        """Rows without their last column, and the wall time of each run's last word."""
+        now_s = self._clock.wall_s()
+        looks = all_whereabouts(self._home.runs, list(self._events), now_s=now_s)
+        return [(_row_of(look), None if look.age_s is None else now_s - look.age_s) for look in looks[:_RUNS]]
+
+    def _run_rows(self, now_s: float) -> list[list[str]]:
         return [
-            [
-                look.run,
-                look.state,
-                f"{look.position} of {look.total}" if look.total else str(look.position),
-                "–" if look.loss is None else f"{look.loss:.4g}",
-                str(look.refused),
-                str(look.restarts),
-                "never" if look.age_s is None else f"{look.age_s:.0f} s ago",
-            ]
-            for look in looks[:_RUNS]
+            [*row, "never" if heard_s is None else f"{now_s - heard_s:.0f} s ago"] for row, heard_s in self._runs_seen
         ]
+
+
+def _row_of(look: Whereabouts) -> list[str]:
+    return [
+        look.run,
+        look.state,
+        f"{look.position} of {look.total}" if look.total else str(look.position),
+        "–" if look.loss is None else f"{look.loss:.4g}",
+        str(look.refused),
+        str(look.restarts),
+    ]
