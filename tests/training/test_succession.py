@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from failsoft.health.faults import FaultKind, FaultPlan, burst
 from failsoft.training.accounting.exactness import Fate, verify
 from failsoft.training.loop import TrainLoop
+from failsoft.training.snapshots.refuge import Refuge
 from tests.training.killed_runs import PLAN, began, files, left_in, published, run_of, told, undisturbed
 from tests.training.test_loop import Death, die_at
 from tests.training.toys import same, weights_of
@@ -84,6 +85,41 @@ def test_a_snapshot_that_is_not_what_was_summed_up_is_not_used_but_the_one_befor
     else:
         content[len(content) // 3] ^= 4
     victim.write_bytes(content)
+    again = run_of(tmp_path / "run")
+    again.run()
+    assert began(tmp_path / "run") == [(0, 0), (8, 7)]
+    assert same(weights_of(again.state.model), weights_of(undisturbed(tmp_path / "oracle").state.model))
+
+
+def never_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker is always killed before the thread behind it has summed a snapshot up."""
+    monkeypatch.setattr(Refuge, "_seal", lambda *_: None)
+
+
+@pytest.mark.parametrize("death", [4, 5, 8, 11, 12, 13, 16, 23])
+def test_killed_before_its_snapshot_is_summed_up_a_worker_repeats_no_more_than_its_interval(
+    death: int, tmp_path: Path, host_memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as for_once:
+        never_summed_up(for_once)
+        die_at(run_of(tmp_path / "run"), death)
+    again = run_of(tmp_path / "run")
+    again.run()
+    assert began(tmp_path / "run") == [(0, 0), (death - death % 4, death % 4)]
+    assert same(weights_of(again.state.model), weights_of(undisturbed(tmp_path / "oracle").state.model))
+
+
+def test_a_snapshot_that_nobody_summed_up_is_not_used_once_a_number_in_it_is_not_finite(
+    tmp_path: Path, host_memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as for_once:
+        never_summed_up(for_once)
+        die_at(run_of(tmp_path / "run"), 15)
+    note = files(host_memory, "note")[-1]
+    body = note.with_name(note.name.replace("note-", "body-"))
+    content = bytearray(body.read_bytes())
+    content[: len(content) // 2] = b"\xff" * (len(content) // 2)
+    body.write_bytes(content)
     again = run_of(tmp_path / "run")
     again.run()
     assert began(tmp_path / "run") == [(0, 0), (8, 7)]

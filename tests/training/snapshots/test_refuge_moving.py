@@ -38,8 +38,8 @@ def opened(host: Path, rank: int) -> Refuge:
     return Refuge(folder, owner=owner, place=SnapshotPlace.EACH_RANK, group="h", max_fraction=0.5)
 
 
-def left(host: Path, rank: int, position: int) -> None:
-    """What a killed worker leaves."""
+def left(host: Path, rank: int, position: int, *, summed: bool = True) -> None:
+    """What a killed worker leaves; not ``summed``: killed before its sum was known."""
     folder = opened(host, rank).folder
     body = folder.new_body(SIZE, max_fraction=0.5)
     body.numbers[:] = rank + 10 * position
@@ -49,7 +49,7 @@ def left(host: Path, rank: int, position: int) -> None:
             moment=at(position),
             body=body.path.name,
             size_bytes=SIZE,
-            checksum=checksum(body.numbers),
+            checksum=checksum(body.numbers) if summed else "",
             place=SnapshotPlace.EACH_RANK,
             parts="[]",
             scalars={},
@@ -101,6 +101,14 @@ def test_each_rank_finds_its_own_newest_snapshot_wherever_it_was_left(hosts: lis
     moved, refuges = arrive([hosts[1], hosts[2], hosts[0]])
     assert [(way.rank, way.carrier, way.moment.position) for way in moved] == [(0, 2, 8), (1, 0, 8), (2, 1, 8)]
     assert [numbers(refuge) for refuge in refuges] == [[80], [81], [82]]
+
+
+def test_what_was_not_summed_up_yet_is_summed_up_for_the_way(hosts: list[Path]) -> None:
+    for rank in range(3):
+        left(hosts[rank], rank, 4, summed=False)
+    moved, refuges = arrive([hosts[1], hosts[0], hosts[2]])
+    assert [(way.rank, way.carrier) for way in moved] == [(0, 1), (1, 0)]
+    assert [numbers(refuge) for refuge in refuges[:2]] == [[40], [41]]
 
 
 def test_who_is_where_it_was_moves_nothing(hosts: list[Path]) -> None:

@@ -120,6 +120,10 @@ class Arena:
         self._wait()
         return healthy
 
+    def all_finite(self) -> bool:
+        """Whether what it holds is; all that was ever filled in whole is."""
+        return all(all_finite(self.numbers(slot)) for slot in self.slots)
+
     def _fetch(self, slot: Slot, tensor: Tensor) -> None:
         piece = slot.slice
         self.numbers(slot).copy_(flat(tensor)[piece.start : piece.stop], non_blocking=self.pinned)

@@ -1,8 +1,10 @@
 """Snapshot buffers in memory of the host: a worker that is killed goes on from its last snapshot, not from disk.
 
 The buffers are files of a file system in memory, mapped: what is copied there is the snapshot, there is no second copy.
-A thread behind the training sums them up and writes the note that makes them one; the training waits for it only when
-the next snapshot is due. A snapshot whose note is not there when the worker is killed is not used, the one before is.
+A note makes them one, before the next step begins: so a worker that is killed repeats no more steps than lie between
+two snapshots. A thread behind the training then sums the numbers up and writes the sum into the note; the training
+waits for it only when the next snapshot is due. Of a worker that is killed before, the next one sees by each number's
+being finite, which it was when it was copied, that nobody has touched them.
 
 A host that has no room for it is no error: snapshots then lie in the process's own memory, :attr:`Refuge.refusal` says
 why, and a restart begins with the checkpoint on disk.
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -115,8 +118,13 @@ class Refuge:
             position=int(held.scalars["position"]),
             step=int(held.scalars["step"]),
         )
-        kept, beside, parts = set(self._bodies.values()), dict(self.beside()), self._parts_of(held.division)
-        self._sealing = self._behind.submit(lambda: self._seal(body, moment, held, parts, beside, kept))
+        note, kept = self._note(body, moment, held), set(self._bodies.values())
+        try:
+            self.folder.write_note(note)
+        except OSError as error:
+            self._refuse(error)
+            return
+        self._sealing = self._behind.submit(lambda: self._seal(body, note, kept))
 
     def free(self, arena: Arena) -> None:
         """See :class:`failsoft.training.snapshots.room.Room`."""
@@ -165,9 +173,10 @@ class Refuge:
         """
         try:
             body = self.folder.old_body(note.body, note.size_bytes)
-            if checksum(body.numbers) != note.checksum:
+            if note.checksum and checksum(body.numbers) != note.checksum:
                 return None
-            return held_of(note, torch.from_numpy(body.numbers), device)
+            held = held_of(note, torch.from_numpy(body.numbers), device)
+            return held if note.checksum or held.arena.all_finite() else None
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
@@ -224,23 +233,24 @@ class Refuge:
                 return self.folder.old_body(name, size_bytes)
         return None
 
-    def _seal(
-        self, body: Body, moment: Moment, held: Held, parts: str, beside: Mapping[str, Any], kept: set[Body]
-    ) -> None:
-        """Behind the training: from here on a restart may begin with it."""
-        note = Note(
+    def _note(self, body: Body, moment: Moment, held: Held) -> Note:
+        """Of numbers that are whole, and not yet summed up."""
+        return Note(
             owner=self._owner,
             moment=moment,
             body=body.path.name,
             size_bytes=len(body.numbers),
-            checksum=checksum(body.numbers),
+            checksum="",
             place=self._place,
-            parts=parts,
+            parts=self._parts_of(held.division),
             scalars=held.scalars,
             rng=held.rng.as_json(),
-            beside=beside,
+            beside=dict(self.beside()),
         )
-        self.folder.write_note(note)
+
+    def _seal(self, body: Body, note: Note, kept: set[Body]) -> None:
+        """Behind the training."""
+        self.folder.write_note(replace(note, checksum=checksum(body.numbers)))
         names = {one.path.name for one in kept}
         for name, size in self.folder.bodies().items():
             if name not in names:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from failsoft.training.ranks import Ranks
 from failsoft.training.snapshots.refuge import Refuge
 from failsoft.training.snapshots.refuge_folder import Body
-from failsoft.training.snapshots.refuge_note import Moment, Note, parse_note
+from failsoft.training.snapshots.refuge_note import Moment, Note, checksum, parse_note
 
 _PIECE_BYTES = 32 * 1024 * 1024
 """Travels at once: no collective takes long, and ranks that only look on need no more memory than this."""
@@ -95,6 +95,7 @@ def _carry(way: Route, note: Note | None, refuge: Refuge, ranks: Ranks) -> None:
     if note is not None:
         with suppress(OSError):  # gone meanwhile: nothing is carried
             leaving = _numbers_of(note, refuge)
+            note = replace(note, checksum=note.checksum or checksum(leaving.numbers))  # for the way
     text = note.as_bytes().decode() if note is not None and leaving is not None else ""
     coming = parse_note(ranks.gather(text)[way.carrier].encode())
     if coming is None:

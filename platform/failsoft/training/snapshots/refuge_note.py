@@ -1,7 +1,7 @@
 """What lies beside a snapshot in memory of the host and makes it one: whose it is, of which moment, what is where.
 
-A note is written when the numbers are whole and their checksum is known, and removed before they are overwritten: no
-note, no snapshot. It is JSON below a line with its own digest; reading it runs no code.
+A note is written as soon as the numbers are whole, again when their checksum is known, and removed before they are
+overwritten: no note, no snapshot. It is JSON below a line with its own digest; reading it runs no code.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ class Note:
     """Name of the file that holds the numbers."""
     size_bytes: int
     checksum: str
+    """Of the numbers; "" until they are summed up. They are whole all the same: the note is written after them."""
     place: SnapshotPlace
     parts: str
     """JSON of :func:`parts_as_json`: the same text for many snapshots."""
@@ -71,7 +72,8 @@ class Note:
 
     def as_bytes(self) -> bytes:
         """What :func:`read_note` reads back."""
-        text = json.dumps(asdict(self) | {"format": FORMAT}).encode()
+        whose = {"owner": vars(self.owner), "moment": vars(self.moment)}  # asdict would copy each number of generators
+        text = json.dumps(vars(self) | whose | {"format": FORMAT}).encode()
         return digest_bytes(text).encode() + b"\n" + text
 
     def generators(self) -> HeldRng:
