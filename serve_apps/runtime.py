@@ -22,6 +22,7 @@ from failsoft.health.clock import Clock, SystemClock
 from failsoft.serving.replicas.host_shelf import HostShelf, memory_folder
 from failsoft.serving.rollout.controller import stop_controller
 from failsoft.serving.start_up import check_port, local_url
+from serve_apps.grpc_port import grpc_options
 from serve_apps.intent_ner import APP_NAME, ServeSettings, build
 
 _QUIET = LoggingConfig(log_level="WARNING", enable_access_log=False)
@@ -56,6 +57,7 @@ def start(
     host: str = "127.0.0.1",
     ready_within_s: float = 120.0,
     make: Callable[[ServeSettings], Application] = build,
+    grpc_port: int | None = None,
 ) -> Running:
     """Serve a release and return once HTTP answers.
 
@@ -65,6 +67,7 @@ def start(
         host: address to listen on; loopback unless asked otherwise.
         ready_within_s: give up after so long.
         make: builds the app; the example's without it.
+        grpc_port: port for the Open Inference Protocol over gRPC; None: only HTTP. Serve opens it on all interfaces.
 
     Raises:
         ConfigError: Ray is not initialised, a Serve runs in it already, the port is taken, or there is no release.
@@ -74,10 +77,12 @@ def start(
         raise ConfigError("Ray is not running in this process; call ray.init(...) or use failsoft.local_ray first")
     _refuse_running_serve()
     check_port(host, port)
+    over_grpc = grpc_options(grpc_port)
     logging.getLogger("ray.serve").setLevel(logging.WARNING)  # its progress notes would run into the caller's own
     application = make(settings)
     serve.start(
         http_options=HTTPOptions(host=host, port=port),
+        grpc_options=over_grpc,
         proxy_location=ProxyLocation.HeadOnly,
         logging_config=_QUIET,
     )
