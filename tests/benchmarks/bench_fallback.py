@@ -14,7 +14,7 @@ from typing import Any
 
 from failsoft.health.clock import SystemClock
 from failsoft.models.embedded import Sizes, embedded_corpus
-from failsoft.models.gbdt import GbdtIntent, _features, words_of
+from failsoft.models.gbdt import GbdtIntent, features_of, words_of
 from failsoft.models.rules import RulesEngine, rules_from_corpus
 from failsoft.serving.config import GatewayConfig
 from failsoft.serving.fallback.ladder import FallbackLadder
@@ -63,7 +63,7 @@ def _calls() -> Calls:
 
     def plain() -> object:
         words = words_of(next(texts), trees.config.max_chars)
-        return trees.predict_features(_features(words, trees.config.buckets)[None])
+        return trees.predict_features(features_of(words, trees.config.buckets)[None])
 
     return {
         "whole answer": lambda: at_once(gateway.answer(next(texts), key="k", request_id="q")),

@@ -94,7 +94,7 @@ class GbdtIntent:
         intents = sorted({utterance.intent for utterance in utterances})
         if len(intents) < 2:
             raise CorpusError(f"the trees need two intents or more to tell apart, the corpus has {intents}")
-        features_NF = np.stack([_features(words_of(u.text, config.max_chars), config.buckets) for u in utterances])
+        features_NF = np.stack([features_of(words_of(u.text, config.max_chars), config.buckets) for u in utterances])
         labels = np.array([intents.index(utterance.intent) for utterance in utterances], dtype=np.int32)
         rounds = max(1, min(config.rounds, config.max_trees // len(intents)))
         booster = lightgbm.train(_parameters(config, len(intents)), lightgbm.Dataset(features_NF, labels), rounds)
@@ -107,7 +107,7 @@ class GbdtIntent:
         known_fraction = sum(word in self.known for word in words) / len(words) if words else 0.0
         if not known_fraction > 0.0 or known_fraction < self.config.min_known_fraction:
             return None
-        probabilities_C = self._single_row.predict(_features(words, self.config.buckets))
+        probabilities_C = self._single_row.predict(features_of(words, self.config.buckets))
         best = int(probabilities_C.argmax())
         return GbdtAnswer(self.intents[best], float(probabilities_C[best]) * known_fraction, known_fraction)
 
@@ -168,7 +168,7 @@ def words_of(text: str, max_chars: int) -> list[str]:
     return _WORD.findall(text[:max_chars].lower())
 
 
-def _features(words: Sequence[str], buckets: int) -> NDArray[np.float32]:
+def features_of(words: Sequence[str], buckets: int) -> NDArray[np.float32]:
     """Counts per bucket; CRC-32 gives every process the same bucket, which Python's own hash does not."""
     out_F = np.zeros(buckets, dtype=np.float32)
     pairs = (f"{left} {right}" for left, right in zip(["", *words], [*words, ""], strict=True))

@@ -1,13 +1,26 @@
-"""The rungs of the example: LightGBM where it knows the words, rules for the rest. Others are in ``plain_rungs.py``."""
+"""The rungs of the example: LightGBM where it knows the words, rules for the rest. Others are in ``plain_rungs.py``.
+
+XGBoost (``models/xgb_intents.py``) and scikit-learn's linear models (``models/linear_text.py``) stand on the same rung.
+"""
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.errors import ConfigError
-from failsoft.models.gbdt import GbdtIntent
+from failsoft.models.gbdt import GbdtAnswer, GbdtIntent
 from failsoft.models.rules import RulesEngine
 from failsoft.serving.seam import Rung, RungAnswer
 from failsoft.serving.web.messages import Entity, Source
+
+
+class AnswersTexts(Protocol):
+    """A quick model of texts: ``GbdtIntent``, ``XgbIntent``, ``LinearText``, or one like them."""
+
+    def predict_one(self, text: str, /) -> GbdtAnswer | None:
+        """The likeliest class of any string; None when too little of it is known to say anything."""
+        ...
 
 
 class GbdtRung:
@@ -18,14 +31,21 @@ class GbdtRung:
         min_known_fraction: share of the text's features that training has seen. Below it the answer would rest on
             absent features, which the trees read as zeros and are very sure about.
         min_confidence: below it the next rung answers.
+        name: who answers; callers read it as ``source``.
     """
 
-    name = Source.GBDT
-
-    def __init__(self, model: GbdtIntent, *, min_known_fraction: float = 0.5, min_confidence: float = 0.5) -> None:
+    def __init__(
+        self,
+        model: AnswersTexts,
+        *,
+        min_known_fraction: float = 0.5,
+        min_confidence: float = 0.5,
+        name: str = Source.GBDT,
+    ) -> None:
         for field, value in (("min_known_fraction", min_known_fraction), ("min_confidence", min_confidence)):
             if not 0.0 <= value <= 1.0:
                 raise ConfigError(f"{field} is {value}; it is a fraction from 0 to 1")
+        self.name = name
         self._model = model
         self._min_known_fraction = min_known_fraction
         self._min_confidence = min_confidence

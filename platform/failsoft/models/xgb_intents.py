@@ -1,0 +1,179 @@
+"""Intents by XGBoost, by the same protocol and features as the LightGBM fallback. Needs the extra ``xgboost``.
+
+XGBoost's own model files are JSON or UBJSON: numbers and names, no code.
+"""
+
+# N texts, F hash buckets, C intents
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from failsoft.errors import ConfigError, CorpusError
+from failsoft.models.corpus import Utterance
+from failsoft.models.foreign.needed import needed
+from failsoft.models.gbdt import GbdtAnswer, GbdtConfig, features_of, words_of
+
+MODEL_FILE, META_FILE = "model.ubj", "meta.json"
+_FORMAT = 1
+
+
+class XgbIntent:
+    """Trees with what they need to read a text; made by :meth:`train` or :meth:`load`."""
+
+    def __init__(self, booster: Any, *, intents: Sequence[str], known: frozenset[str], config: GbdtConfig) -> None:
+        self._booster = booster
+        self.intents, self.known, self.config = tuple(intents), known, config
+        booster.set_param({"nthread": 1})  # more do nothing for one row, and cost the tail
+
+    @classmethod
+    def train(cls, utterances: Sequence[Utterance], config: GbdtConfig | None = None) -> XgbIntent:
+        """Learn from utterances; the same ones give the same trees.
+
+        Raises:
+            ConfigError: XGBoost is not installed.
+            CorpusError: there are fewer than two intents to tell apart.
+        """
+        library, config = needed("xgboost", extra="xgboost"), config or GbdtConfig()
+        intents = sorted({utterance.intent for utterance in utterances})
+        if len(intents) < 2:
+            raise CorpusError(f"the trees need two intents or more to tell apart, the corpus has {intents}")
+        words = [words_of(utterance.text, config.max_chars) for utterance in utterances]
+        features_NF = np.stack([features_of(row, config.buckets) for row in words])
+        labels_N = np.array([intents.index(utterance.intent) for utterance in utterances])
+        rounds = max(1, min(config.rounds, config.max_trees // len(intents)))
+        data = library.DMatrix(features_NF, labels_N, nthread=1)
+        booster = library.train(_parameters(config, len(intents)), data, rounds)
+        return cls(booster, intents=intents, known=frozenset(word for row in words for word in row), config=config)
+
+    def predict_one(self, text: str) -> GbdtAnswer | None:
+        """The likeliest intent of any string; None when too little of it is known to say anything."""
+        words = words_of(text, self.config.max_chars)
+        known_fraction = sum(word in self.known for word in words) / len(words) if words else 0.0
+        if not known_fraction > 0.0 or known_fraction < self.config.min_known_fraction:
+            return None
+        probabilities_C = self.predict_features(features_of(words, self.config.buckets)[None])[0]
+        best = int(probabilities_C.argmax())
+        return GbdtAnswer(self.intents[best], float(probabilities_C[best]) * known_fraction, known_fraction)
+
+    def predict_features(self, features_NF: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Probabilities (N, C) for features made elsewhere.
+
+        Raises:
+            CorpusError: the shape is wrong, or a feature is NaN or infinite: the trees would read NaN as absent.
+        """
+        if features_NF.ndim != 2 or features_NF.shape[1] != self.config.buckets:
+            raise CorpusError(f"features have shape {features_NF.shape}; the trees read (texts, {self.config.buckets})")
+        if not np.isfinite(features_NF).all():
+            raise CorpusError("a feature is not finite; the trees would answer as if it were absent")
+        answer = self._booster.inplace_predict(features_NF, validate_features=False)
+        return np.asarray(answer, dtype=np.float64).reshape(len(features_NF), len(self.intents))
+
+    def save(self, folder: Path) -> None:
+        """Write XGBoost's own UBJSON file, and the rest as JSON."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._booster.save_model(str(folder / MODEL_FILE))
+        body = {
+            "format": _FORMAT,
+            "intents": self.intents,
+            "config": asdict(self.config),
+            "known": sorted(self.known),
+        }
+        (folder / META_FILE).write_text(json.dumps(body), "utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> XgbIntent:
+        """Read what :meth:`save` wrote; neither file can carry code.
+
+        Raises:
+            ConfigError: XGBoost is not installed.
+            CorpusError: a file is absent or not such a file.
+        """
+        library = needed("xgboost", extra="xgboost")
+        try:
+            body = json.loads((folder / META_FILE).read_text("utf-8"))
+            if body["format"] != _FORMAT:
+                raise CorpusError(f"{folder} has format {body['format']}, this code reads {_FORMAT}; train again")
+            loaded = cls(
+                open_booster(library, folder / MODEL_FILE),
+                intents=body["intents"],
+                known=frozenset(body["known"]),
+                config=GbdtConfig(**body["config"]),
+            )
+            loaded.predict_features(np.zeros((1, loaded.config.buckets), dtype=np.float32))
+        except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
+            raise CorpusError(f"{folder} does not hold the tree fallback ({error!r}); publish it again") from error
+        return loaded
+
+
+class XgbRows:
+    """Any XGBoost model over rows of numbers; ``FunctionRung("trees", XgbRows.load(bundle.file("trees.json")))``.
+
+    Args:
+        booster: the trees.
+        labels: names of the classes of a classifier; None: the answer is the number that the trees give.
+    """
+
+    def __init__(self, booster: Any, labels: Sequence[str] | None = None) -> None:
+        booster.set_param({"nthread": 1})
+        self._booster, self._labels = booster, labels
+        self._features = int(booster.num_features())
+
+    @classmethod
+    def load(cls, path: Path, labels: Sequence[str] | None = None) -> XgbRows:
+        """Read what ``booster.save_model("trees.json")`` (or ``.ubj``) wrote.
+
+        Raises:
+            ConfigError: XGBoost is not installed.
+            CorpusError: the file is absent or none of XGBoost's.
+        """
+        library = needed("xgboost", extra="xgboost")
+        try:
+            return cls(open_booster(library, path), labels)
+        except (OSError, ValueError) as error:
+            raise CorpusError(f"{path} holds no XGBoost model ({error!r}); write it with save_model") from error
+
+    def __call__(self, row: Sequence[float]) -> Any:
+        """The class of a row by name, or the number.
+
+        Raises:
+            CorpusError: the row has another length, or holds what is no number: the trees would read it as absent.
+        """
+        row_1F = np.asarray([row], dtype=np.float32)
+        if row_1F.shape != (1, self._features) or not np.isfinite(row_1F).all():
+            raise CorpusError(f"{row!r:.80} is no row of {self._features} finite numbers")
+        answer = np.asarray(self._booster.inplace_predict(row_1F, validate_features=False))[0]
+        if self._labels is None:
+            return float(answer)
+        place = int(answer.argmax()) if answer.ndim else int(answer >= 0.5)
+        return self._labels[place]
+
+
+def open_booster(library: Any, path: Path) -> Any:
+    """An XGBoost model from its own file; raises OSError where it is absent and ValueError where it is none."""
+    with path.open("rb"):  # XGBoost's own words on an absent file are a stack trace of its C++
+        pass
+    return library.Booster(model_file=str(path))
+
+
+def _parameters(config: GbdtConfig, intents: int) -> dict[str, object]:
+    return {
+        "objective": "multi:softprob",
+        "num_class": intents,
+        "max_leaves": config.leaves,
+        "max_depth": 6,
+        "eta": config.learning_rate,
+        "lambda": 3.0,
+        "max_bin": 16,
+        "tree_method": "hist",
+        "nthread": 1,
+        "seed": 0,
+        "verbosity": 0,
+    }

@@ -1,0 +1,119 @@
+"""XGBoost stands on the rung of LightGBM: same protocol, same caution, a file that holds no code."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from failsoft.errors import ConfigError, CorpusError
+from failsoft.models.gbdt import GbdtConfig
+from failsoft.models.xgb_intents import META_FILE, MODEL_FILE, XgbIntent, XgbRows
+from failsoft.serving.fallback.ladder import FallbackLadder
+from failsoft.serving.fallback.plain_rungs import ConstantRung, FunctionRung
+from failsoft.serving.fallback.rungs import GbdtRung
+from tests.models.toys import toy_corpus
+
+xgboost = pytest.importorskip("xgboost", reason="needs the extra: pip install 'failsoft[xgboost]'")
+
+
+@pytest.fixture(scope="module")
+def trees() -> XgbIntent:
+    return XgbIntent.train(toy_corpus().train[:400], GbdtConfig(buckets=512, rounds=20))
+
+
+def test_it_learns_and_what_was_saved_answers_the_same(trees: XgbIntent, tmp_path: Path) -> None:
+    trees.save(tmp_path / "xgb")
+    again, samples = XgbIntent.load(tmp_path / "xgb"), toy_corpus().test
+    answers = [trees.predict_one(sample.text) for sample in samples]
+    assert [again.predict_one(sample.text) for sample in samples] == answers
+    right = sum(a is not None and a.intent == s.intent for a, s in zip(answers, samples, strict=True))
+    assert right / len(samples) >= 0.8
+
+
+def test_the_same_utterances_give_the_same_trees(trees: XgbIntent) -> None:
+    again = XgbIntent.train(toy_corpus().train[:400], GbdtConfig(buckets=512, rounds=20))
+    rows = np.eye(5, 512, dtype=np.float32)
+    assert again.predict_features(rows).tolist() == trees.predict_features(rows).tolist()
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\U0001f525\U0001f525", "xyzzy plugh", "\ud83d"])
+def test_what_it_never_saw_gets_no_answer(trees: XgbIntent, text: str) -> None:
+    assert trees.predict_one(text) is None
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_features_that_are_no_numbers_are_refused(trees: XgbIntent, bad: float) -> None:
+    with pytest.raises(CorpusError, match="not finite"):
+        trees.predict_features(np.full((1, 512), bad))
+    with pytest.raises(CorpusError, match="shape"):
+        trees.predict_features(np.zeros((1, 3)))
+
+
+def test_it_is_a_rung_under_a_name_of_its_own(trees: XgbIntent) -> None:
+    ladder = FallbackLadder([GbdtRung(trees, name="xgboost", min_confidence=0.0), ConstantRung("unknown")])
+    sample = toy_corpus().train[0]
+    answer = ladder.answer(sample.text, "late")
+    assert (answer.source, answer.output) == ("xgboost", sample.intent)
+    assert ladder.answer("xyzzy", "late").source == "constant"
+
+
+SPOILT: dict[str, Callable[[Path], object]] = {
+    "no model": lambda folder: (folder / MODEL_FILE).unlink(),
+    "another file": lambda folder: (folder / MODEL_FILE).write_bytes(b"no trees"),
+    "a torn model": lambda folder: (folder / MODEL_FILE).write_bytes((folder / MODEL_FILE).read_bytes()[:3000]),
+    "no settings": lambda folder: (folder / META_FILE).unlink(),
+    "other settings": lambda folder: (folder / META_FILE).write_text(json.dumps({"format": 1}), "utf-8"),
+    "a later format": lambda folder: (folder / META_FILE).write_text(json.dumps({"format": 9}), "utf-8"),
+}
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_what_is_damaged_is_refused_in_words(trees: XgbIntent, tmp_path: Path, how: str) -> None:
+    trees.save(tmp_path)
+    SPOILT[how](tmp_path)
+    with pytest.raises(CorpusError, match=r"publish it again|train again"):
+        XgbIntent.load(tmp_path)
+
+
+def test_one_intent_is_nothing_to_tell_apart() -> None:
+    with pytest.raises(CorpusError, match="two intents or more"):
+        XgbIntent.train(toy_corpus().train[:1])
+
+
+def rows_model(path: Path, labels: np.ndarray, **parameters: Any) -> Path:
+    rows = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]] * 5, dtype=np.float32)
+    asked = {"nthread": 1, "min_child_weight": 0.0, "eta": 1.0, "verbosity": 0} | parameters
+    xgboost.train(asked, xgboost.DMatrix(rows, np.tile(labels, 5), nthread=1), 5).save_model(str(path))
+    return path
+
+
+def test_a_model_of_rows_of_numbers_is_a_rung_too(tmp_path: Path) -> None:
+    price = XgbRows.load(rows_model(tmp_path / "price.json", np.array([10.0, 20.0, 30.0, 40.0])))
+    two = rows_model(tmp_path / "two.ubj", np.array([0, 0, 1, 1]), objective="binary:logistic")
+    three = rows_model(tmp_path / "three.ubj", np.array([0, 1, 2, 2]), objective="multi:softprob", num_class=3)
+    assert price([1.0, 0.0]) == pytest.approx(30.0, abs=1.0)
+    assert [XgbRows.load(two, ["no", "yes"])(row) for row in ([0.0, 1.0], [1.0, 1.0])] == ["no", "yes"]
+    assert [XgbRows.load(three, "abc")(row) for row in ([0.0, 0.0], [0.0, 1.0], [1.0, 1.0])] == ["a", "b", "c"]
+    ladder = FallbackLadder([FunctionRung("trees", price), ConstantRung(25.0)], probes=[None])
+    odd: list[Any] = [[0.0], [0.0, math.nan], [0.0, math.inf], "ab", None]
+    assert [ladder.answer(item, "late").source for item in odd[:4]] == ["constant"] * 4
+    assert ladder.answer([1.0, 1.0], "late").source == "trees"
+
+
+def test_a_file_of_others_and_an_absent_library_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model.json").write_text("{}", "utf-8")
+    with pytest.raises(CorpusError, match="holds no XGBoost model"):
+        XgbRows.load(tmp_path / "model.json")
+    with pytest.raises(CorpusError, match="holds no XGBoost model"):
+        XgbRows.load(tmp_path / "absent.json")
+    import sys
+
+    monkeypatch.setitem(sys.modules, "xgboost", None)
+    with pytest.raises(ConfigError, match=r"pip install 'failsoft\[xgboost\]'"):
+        XgbRows.load(tmp_path / "model.json")
