@@ -24,6 +24,7 @@ from failsoft.cli import replay as _replay  # noqa: F401 -- the same
 from failsoft.cli import runs as _runs  # noqa: F401 -- the same
 from failsoft.cli import serve as _serve  # noqa: F401 -- the same
 from failsoft.cli import settings as _settings  # noqa: F401 -- the same
+from failsoft.cli import signing as _signing  # noqa: F401 -- the same
 from failsoft.cli import simulate as _simulate  # noqa: F401 -- the same
 from failsoft.cli import steer as _steer  # noqa: F401 -- the same
 from failsoft.cli import train as _train  # noqa: F401 -- the same
