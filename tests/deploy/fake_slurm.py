@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -81,17 +82,18 @@ class FakeSlurm:
         mine = {"FAKES": str(self.folder), "FAILSOFT_HOME": str(self.home), "PATH": self._path}
         return kept | slurm | mine | self.variables
 
-    def start(self, driver: str, *arguments: str) -> subprocess.Popen[str]:
-        """The batch shell as slurmd starts it: in a process group of its own."""
+    def start(self, driver: str, *arguments: str, log: Path | None = None) -> subprocess.Popen[str]:
+        """The batch shell as slurmd starts it: in a process group of its own; its log in a file or to be asked for."""
         (self.folder / "driver").write_text(driver, "utf-8")
-        return subprocess.Popen(
-            ["/bin/bash", str(SCRIPT), *arguments],
-            env=dict(self.environment()),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        with ExitStack() as stack:
+            return subprocess.Popen(
+                ["/bin/bash", str(SCRIPT), *arguments],
+                env=dict(self.environment()),
+                stdout=subprocess.PIPE if log is None else stack.enter_context(log.open("w", encoding="utf-8")),
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
 
     def wait_for(self, name: str) -> None:
         """Until one of the fakes has left this file."""
