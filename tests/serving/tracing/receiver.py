@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -51,15 +51,14 @@ def attributes(node: Any) -> dict[str, Any]:
     return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in node.attributes}
 
 
-def answers(status: int, body: bytes = b"", **headers: str) -> Callable[[BaseHTTPRequestHandler], None]:
+def answers(status: int, headers: Mapping[str, str] | None = None) -> Callable[[BaseHTTPRequestHandler], None]:
     """Answers every request in this way."""
 
     def reply(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+        for name, value in {"Content-Length": "0", **(headers or {})}.items():
             handler.send_header(name, value)
         handler.end_headers()
-        handler.wfile.write(body)
 
     return reply
 

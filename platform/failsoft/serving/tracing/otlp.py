@@ -40,6 +40,9 @@ class _LastWord(logging.Handler):
         self.said = record.getMessage()[:300]
 
 
+_HEARD = _LastWord()
+
+
 class OtlpSender:
     """Sends bundles of spans.
 
@@ -49,9 +52,8 @@ class OtlpSender:
     """
 
     def __init__(self, config: TraceConfig, resource: Mapping[str, str]) -> None:
-        self._heard = _LastWord()
         logger = logging.getLogger(OTLPSpanExporter.__module__)
-        logger.addHandler(self._heard)
+        logger.addHandler(_HEARD)
         logger.propagate = False
         self._resource = _resource(resource)
         self._exporter = OTLPSpanExporter(
@@ -66,7 +68,7 @@ class OtlpSender:
         """
         spans = [_readable(span, bundle.wall_offset_s, self._resource) for bundle in bundles for span in bundle.spans]
         if self._exporter.export(spans) is not SpanExportResult.SUCCESS:
-            raise ServingError(self._heard.said or "the exporter failed without a word")
+            raise ServingError(_HEARD.said or "the exporter failed without a word")
 
 
 def _resource(said: Mapping[str, str]) -> Resource:

@@ -6,6 +6,7 @@ and counted, and after a failure the thread rests for longer and longer. It is s
 
 from __future__ import annotations
 
+import atexit
 import logging
 import random
 import threading
@@ -45,8 +46,9 @@ class Outbox:
         self._thread = threading.Thread(target=self._run, name="failsoft-traces", daemon=True)
 
     def start(self) -> None:
-        """Begin to send."""
+        """Begin to send. What waits when the process ends is given a second."""
         self._thread.start()
+        atexit.register(self.close)
 
     def offer(self, bundle: Bundle) -> None:
         """Queue spans if there is room; returns at once and never raises."""
@@ -63,6 +65,7 @@ class Outbox:
 
     def close(self, *, within_s: float = _CLOSE_S) -> None:
         """Send what waits, if that takes no longer than ``within_s``; no thread holds the process after that."""
+        atexit.unregister(self.close)
         self._over.set()
         if self._thread.is_alive():
             self._thread.join(within_s)

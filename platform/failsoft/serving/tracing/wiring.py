@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import importlib
 import random
 import re
@@ -70,11 +69,9 @@ class Traced(Untraced):
     def start(self) -> None:
         """Begin to send; what waits when the process ends is given a second."""
         self._outbox.start()
-        atexit.register(self._outbox.close)
 
     def close(self) -> None:
         """End now: what waits is given a second."""
-        atexit.unregister(self._outbox.close)
         self._outbox.close()
 
     def arm(self, *parts: Any, **named: Any) -> HandleArm:
