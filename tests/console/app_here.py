@@ -13,11 +13,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import uvicorn
+from ray import serve
 from ray.exceptions import RayActorError
 
 from failsoft.artifacts.bundle import Bundle
@@ -41,7 +43,7 @@ from failsoft.serving.web.mounting import CONSOLE
 from tests.drills.cluster import free_ports
 
 LABELS = ("play_music", "get_weather", "set_alarm")
-WORDS = {"jazz": 0, "song": 0, "rain": 1, "sunny": 1, "wake": 2, "alarm": 2}
+WORDS = {"jazz": 0, "song": 0, "rain": 1, "sunny": 1, "wake": 2, "timer": 2}
 TEXTS = [f"{start} {word} {end}" for start in ("please", "now") for word in WORDS for end in ("in Berlin", "for Ann 7")]
 WAIT_S = 60.0
 
@@ -157,14 +159,23 @@ def app_here(
     patch.setattr(answer_history, "SPAN_S", span_s)
     patch.setattr(gateway_module, "_RELEASE_RETRY_S", span_s)
     patch.setattr(gateway_module, "RaySink", _Nowhere)
+    patch.setattr(serve, "get_replica_context", lambda: SimpleNamespace(app_name="failsoft"))
     patch.setattr(gateway_module, "start_controller", lambda _config: None)
     given: dict[str, Any] = {"specimens": SpecimenPolicy(), "deadline_ms": 2000.0} | limits
     config = AppConfig(home=home, release=release, task=SPEC.task(), gateway=GatewayConfig(**given), mounts=mounts)
     began, told, over = threading.Event(), list[AppHere](), threading.Event()
-    thread = threading.Thread(target=lambda: asyncio.run(_serve(config, patch, told, began, over)))
+
+    def work() -> None:
+        try:
+            asyncio.run(_serve(config, patch, told, began, over))
+        finally:
+            began.set()  # also where it did not start: pytest tells why
+
+    thread = threading.Thread(target=work)
     thread.start()
     try:
-        assert began.wait(WAIT_S), "the gateway did not start"
+        began.wait(WAIT_S)
+        assert told, "the gateway did not start"
         yield told[0]
     finally:
         over.set()
