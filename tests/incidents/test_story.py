@@ -42,7 +42,7 @@ def test_answers_are_counted_before_during_and_after(told: Told) -> None:
 
 def test_one_sentence_says_what_since_when_and_how_many(told: Told) -> None:
     said = story(told).headline()
-    assert "over after 23 s: r1 was taken out of service (12 weak of 40)" in said
+    assert "over after 23 s: r1 gave silent garbage: answers in time that are not credible (12 weak of 40)." in said
     assert "760 of 960 answers (79.2%)" in said
     assert said.endswith("It ended in stage serving after one relapse.")
 
@@ -126,3 +126,52 @@ def test_a_clock_that_was_set_back_breaks_nothing(told: Told) -> None:
     odd = tell(incidents[1], spans, now_s=told.clock.wall_s())
     assert odd.lasted_s == 0.0
     assert page(odd).startswith("<!doctype html>")
+
+
+def wave_story(tmp_path: Path) -> Story:
+    """Ten seconds of health, twenty of overload, and it goes on."""
+    tmp_path.mkdir(exist_ok=True)
+    told = Told(tmp_path)
+    told.answers(10, primary=40)
+    told.event("overload_began", "31 of the last 100 calls")
+    for number in range(20):
+        told.clock.advance(1.0)
+        shed = {"primary": {"none": 30}, "gbdt": {"shed": 8, "stage": 2}}
+        said = ({"why": "shed" if number % 2 else "stage", "shape": f"xx{number}"},)
+        told.span({"primary": 30}, answers=shed, specimens=said)
+    return story(told)
+
+
+def test_of_a_wave_only_what_it_hit_is_counted_and_shown(tmp_path: Path) -> None:
+    one = wave_story(tmp_path)
+    assert (one.hit(), one.phases()["during"].answers) == (160, 840), "with the span that ended as it began"
+    assert "160 of 840 answers (19.0%) came from a fallback for want of room" in one.headline()
+    assert one.headline().endswith("The model stayed in service: this is not held against it.")
+    assert {specimen["why"] for _at, specimen in one.specimens()} == {"shed"}
+    assert not any("abort" in step for step in one.next_steps())
+    assert draw(one).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("kind", ["fall", "wave"])
+def test_the_page_has_every_part_whatever_the_incident(told: Told, tmp_path: Path, kind: str) -> None:
+    made = page(story(told) if kind == "fall" else wave_story(tmp_path / "wave"))
+    parts = ["What to do next", "What was seen", "What was done, and why", "Answers by source, and their quality"]
+    places = [made.index(f"<h2>{part}") for part in [*parts, "Some of the requests that went wrong", "Reproduction"]]
+    assert places == sorted(places)
+    assert "models&#x27; mean confidence" in made
+    if kind == "fall":
+        assert made.count("stage_move") == 8
+        assert "gateway_tripped" in made[places[1] : places[2]]
+    else:
+        assert "overload_began" in made[places[1] : places[2]]
+        assert "Nothing: no stage moved" in made
+        assert "/console/runbook#failsoftoverload" in made
+
+
+def test_what_was_only_turned_away_is_shown_where_nothing_else_is_known(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    told.plan("degraded", "12 weak of 40")
+    for why in ("stage", "weak", "stage"):
+        told.clock.advance(1.0)
+        told.span({"rules": 1}, specimens=({"why": why, "shape": "xx"},))
+    assert [specimen["why"] for _at, specimen in story(told).specimens()] == ["weak"]

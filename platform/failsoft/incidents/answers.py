@@ -26,6 +26,8 @@ class Span:
     span_s: float
     gateway: str
     stage: str
+    release: str
+    """The plan's subject."""
     answers: Mapping[tuple[str, str], int]
     """(source, why not the model in service) → how many."""
     confidence: tuple[int, ...]
@@ -98,6 +100,7 @@ def _span(line: bytes) -> Span | None:
             span_s=_number(body["span_s"]),
             gateway=str(body["gateway"]),
             stage=str(body["stage"]),
+            release=str(body.get("release", "")),
             answers={
                 (str(source), str(why)): _count(n)
                 for source, whys in body["answers"].items()

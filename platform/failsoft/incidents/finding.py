@@ -17,7 +17,8 @@ from typing import Any
 from failsoft.health.json_object import is_count
 from failsoft.health.ledger import Event, Side
 
-_PLANS = frozenset({"stage_move", "plan_change"})
+PLANS = frozenset({"stage_move", "plan_change"})
+"""Kinds of events that tell of a plan."""
 _OUT, _ENDS = "degraded", frozenset({"serving", "rejected"})
 _TRIP = "gateway_tripped"
 _BESIDE = frozenset(
@@ -95,12 +96,12 @@ class Incident:
         """The reason of the plan that began it; of a wave what the first gateway saw."""
         if self.kind is not Kind.FALL:
             return self.events[0].why
-        return next(event.why for event in self.events if event.kind in _PLANS)
+        return next(event.why for event in self.events if event.kind in PLANS)
 
     @property
     def stage(self) -> str:
         """The stage that it has come to; empty for a wave, which moves none."""
-        plans = [event for event in self.events if event.kind in _PLANS]
+        plans = [event for event in self.events if event.kind in PLANS]
         return str(plans[-1].data.get("stage")) if plans else ""
 
     @property
@@ -118,7 +119,7 @@ class Incident:
 
 def tells(event: Event) -> bool:
     """Whether incidents are found from events of this kind; all others may be left out."""
-    return event.side is Side.SERVING and (event.kind in _PLANS or event.kind in _BESIDE or event.kind in _OF_WAVES)
+    return event.side is Side.SERVING and (event.kind in PLANS or event.kind in _BESIDE or event.kind in _OF_WAVES)
 
 
 def incidents_of(events: Iterable[Event], *, now_s: float | None = None) -> list[Incident]:
@@ -160,12 +161,12 @@ class _Open:
 
     def read(self, event: Event, place: int) -> list[tuple[int, Incident]]:
         self.events.append((place, event))
-        stage: Any = event.data.get("stage") if event.kind in _PLANS else None
+        stage: Any = event.data.get("stage") if event.kind in PLANS else None
         if self.epoch is None:
             if event.kind == "stage_move" and stage == _OUT and is_count(event.data.get("epoch")):
                 self.epoch, self.release = event.count("epoch"), str(event.data.get("release", ""))
             else:
-                self._forget(is_plan=event.kind in _PLANS)
+                self._forget(is_plan=event.kind in PLANS)
             return []
         return self._end(is_over=True) if event.kind == "stage_move" and stage in _ENDS else []
 

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from failsoft.health.ledger import Event
 from failsoft.health.plain_text import plain
 from failsoft.incidents.answers import Totals
 from failsoft.incidents.picture import draw
@@ -21,7 +22,13 @@ td.n { text-align: right; font-variant-numeric: tabular-nums; }
 img { max-width: 100%; height: auto; background: #fff; } code { font-family: ui-monospace, Menlo, Consolas, monospace; }
 """
 _META = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-_MOST_EVENTS = 400
+_MOST_EVENTS = 200
+_NOTHING_DONE = "Nothing: no stage moved, since it says nothing about the model; a fallback answered in its place."
+_NO_SPECIMEN = "None was kept: either the settings keep none (per_span: 0), or no span of the history reaches into it."
+_ONLY_SHAPES = (
+    "Of these requests only the shape was kept, so they can't be tried again. With keep_texts: true in the app's "
+    "arguments some are kept as written, without what the settings hide, and failsoft replay tries them on any release."
+)
 
 
 def page(story: Story) -> str:
@@ -32,11 +39,12 @@ def page(story: Story) -> str:
         f"<h1>{escape(title)}</h1>",
         f'<p class="say">{_shown(story.headline())}</p>',
         f'<p><img alt="Who answered, and how sure the models were, over time" src="data:image/png;base64,{image}"></p>',
-        "<h2>What to do next</h2>",
-        "<ul>" + "".join(f"<li><code>{_shown(step)}</code></li>" for step in story.next_steps()) + "</ul>",
+        _next(story),
+        _events("What was seen", story.seen(), nothing="Nothing is in the ledger but what was done."),
+        _events("What was done, and why", story.done(), nothing=_NOTHING_DONE),
         _answers(story),
         _specimens(story),
-        _timeline(story),
+        _reproduction(story),
     ]
     head = f"{_META}<title>{escape(title)}</title>"
     body = "".join(parts)
@@ -55,15 +63,16 @@ def _answers(story: Story) -> str:
     rows += [
         [f"not the model: {why}", *(_part(phase, phase.whys.get(why, 0)) for phase in phases.values())] for why in whys
     ]
+    rows.append(["models' mean confidence", *(_mean(phase) for phase in phases.values())])
     rows.append(["models' answers that were sure (0.9)", *(_share(phase.sure) for phase in phases.values())])
     rows.append(["slowest", *(f"{phase.slowest_ms:,.0f} ms" if phase.answers else "–" for phase in phases.values())])
-    return _table("Answers", ["", *phases], rows)
+    return _table("Answers by source, and their quality", ["", *phases], rows)
 
 
 def _specimens(story: Story) -> str:
     found = story.specimens()
     if not found:
-        return ""
+        return f"<h2>Some of the requests that went wrong</h2><p>{_NO_SPECIMEN}</p>"
     rows = [
         [clock(at_s), one.get("why", ""), one.get("text") or one.get("shape", ""), one.get("said", "")]
         for at_s, one in found
@@ -78,12 +87,37 @@ def _specimens(story: Story) -> str:
     )
 
 
-def _timeline(story: Story) -> str:
-    events = story.incident.events[:_MOST_EVENTS]
-    rows = [[clock(event.at_s), event.kind, event.subject, event.why] for event in events]
-    left_out = len(story.incident.events) - len(events)
-    more = f", the first {_MOST_EVENTS} of {len(story.incident.events)}" if left_out else ""
-    return _table(f"What happened, in order{more}", ["when", "what", "who", "why"], rows, numbers=False)
+def _next(story: Story) -> str:
+    account = story.account()
+    steps = "".join(f"<li><code>{_shown(step)}</code></li>" for step in story.next_steps())
+    place = f"/console/runbook#{account.section.lower()}"
+    more = f"Runbook: docs/runbook.md, section {account.section}; of any gateway: {place}"
+    press = "It is over." if story.incident.is_over else _shown(account.press)
+    return f"<h2>What to do next</h2><p>{press}</p><ul>{steps}</ul><p>{_shown(more)}</p>"
+
+
+def _events(title: str, events: Sequence[Event], *, nothing: str) -> str:
+    if not events:
+        return f"<h2>{escape(title)}</h2><p>{nothing}</p>"
+    shown = events[:_MOST_EVENTS]
+    rows = [[clock(event.at_s), event.kind, event.subject, event.why] for event in shown]
+    more = f", the first {_MOST_EVENTS} of {len(events)}" if len(shown) < len(events) else ""
+    return _table(title + more, ["when", "what", "who", "why"], rows, numbers=False)
+
+
+def _reproduction(story: Story) -> str:
+    """What is at hand to see it again: which release, under which plans, with which requests."""
+    one, found = story.incident, story.specimens()
+    releases = sorted({str(event.data["release"]) for event in one.events if event.data.get("release")})
+    epochs = sorted({event.count("epoch") for event in one.events if event.count("epoch")})
+    texts = sum("text" in specimen for _at, specimen in found)
+    rows = [
+        ["release", ", ".join(releases) or ", ".join(sorted({span.release for span in story.spans})) or "not known"],
+        ["plans (epochs)", f"{epochs[0]} to {epochs[-1]}" if epochs else "none of its own"],
+        ["requests kept", f"{len(found)}, of them {texts} with their text"],
+        ["to try them again", f"failsoft replay {one.name}" if texts else _ONLY_SHAPES],
+    ]
+    return _table("Reproduction", ["", ""], rows, numbers=False)
 
 
 def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = True) -> str:
@@ -98,6 +132,13 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *,
 
 def _part(phase: Totals, count: int) -> str:
     return f"{count:,} ({count / phase.answers:.1%})" if phase.answers else "–"
+
+
+def _mean(phase: Totals) -> str:
+    counted = sum(phase.confidence)
+    if not counted:
+        return "–"
+    return f"{sum(count * (tenth + 0.5) / 10 for tenth, count in enumerate(phase.confidence)) / counted:.2f}"
 
 
 def _share(value: float | None) -> str:

@@ -9,6 +9,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from failsoft.incidents.finding import Kind
 from failsoft.incidents.story import Story, clock
 
 COLOURS = {
@@ -27,6 +28,8 @@ SHADES = {
     "ramp_20": "#f3f5cf",
     "ramp_50": "#e8f3d2",
     "rejected": "#dddddd",
+    "overload": "#fdf3d0",
+    "bad_input": "#fdf3d0",
 }
 _POINTS = 240
 
@@ -89,11 +92,12 @@ def _draw_confidence(axes: Axes, story: Story, start_s: float) -> None:
 
 
 def _shade(axes: Axes, story: Story, start_s: float, *, named: bool) -> None:
-    moves = [event for event in story.incident.events if event.kind == "stage_move"]
-    ends = [event.at_s for event in moves[1:]] + [story.until_s]
-    for event, end_s in zip(moves, ends, strict=True):
-        stage = str(event.data.get("stage"))
-        begin, end = event.at_s - start_s, end_s - start_s
+    moves = [(e.at_s, str(e.data.get("stage"))) for e in story.incident.events if e.kind == "stage_move"]
+    if story.incident.kind is not Kind.FALL:  # it moves no stage: all of it is shown
+        moves = [(start_s, str(story.incident.kind))]
+    ends = [at_s for at_s, _stage in moves[1:]] + [story.until_s]
+    for (at_s, stage), end_s in zip(moves, ends, strict=True):
+        begin, end = at_s - start_s, end_s - start_s
         axes.axvspan(begin, max(begin, end), color=SHADES.get(stage, "#eeeeee"), zorder=0, lw=0)
         if named:
             axes.text(begin, 0.03, f" {stage}", fontsize=9, va="bottom")

@@ -7,13 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from failsoft.health.ledger import Event
+from failsoft.incidents.account import Account, account_of
 from failsoft.incidents.answers import Span, Totals, totals
-from failsoft.incidents.finding import Incident
+from failsoft.incidents.finding import PLANS, Incident, Kind
 
 BESIDE_S = 600.0
 """At most so much of the time before and after is told, and as much as the incident took."""
 _SHOWN = 12
-_OLD = 12 * 3600.0
+_DONE = PLANS | {"trial_held", "trial_resumed", "release_swapped", "order_renewed"}
+"""Kinds of events that tell what was done; the others tell what was seen."""
+_NO_FLAW = "stage"
+"""Why an answer was not the model's when the model was not asked: such a request broke nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,20 +53,39 @@ class Story:
             "after": totals(span for span in self.spans if span.at_s > until_s),
         }
 
+    def account(self) -> Account:
+        """What it is called, and what to press."""
+        return account_of(self.incident, self.phases()["during"].whys)
+
+    def hit(self) -> int:
+        """Answers in it that were not the model's for its reason: how many saw it."""
+        during, counts = self.phases()["during"], self.account().counts
+        return during.replaced if counts is None else sum(during.whys.get(why, 0) for why in counts)
+
     def headline(self) -> str:
         """What happened, since when, how many saw it, in three sentences."""
-        one, during = self.incident, self.phases()["during"]
+        one, during, account = self.incident, self.phases()["during"], self.account()
         over = f"over after {_long(self.lasted_s)}" if one.is_over else f"going on for {_long(self.lasted_s)}"
-        what = f"{clock(one.began_s)}, {over}: {one.release or 'the model'} was taken out of service ({one.why})."
+        what = f"{clock(one.began_s)}, {over}: {account.what} ({one.why})."
         if during.answers:
-            replaced = f"{during.replaced:,} of {during.answers:,} answers ({during.replaced / during.answers:.1%})"
-            seen = f"{replaced} came from something else than the model in service."
+            hit = self.hit()
+            seen = f"{hit:,} of {during.answers:,} answers ({hit / during.answers:.1%}) {account.saw}."
         else:
             seen = "How many answers that concerned is not known: no gateway wrote any down."
-        return f"{what} {seen} {self._where()}"
+        return f"{what} {seen} {self._where()}".rstrip()
+
+    def seen(self) -> list[Event]:
+        """What gateways and replicas noticed, in order."""
+        return [event for event in self.incident.events if event.kind not in _DONE]
+
+    def done(self) -> list[Event]:
+        """What the controller and operators did about it, in order."""
+        return [event for event in self.incident.events if event.kind in _DONE]
 
     def _where(self) -> str:
         one = self.incident
+        if one.kind is not Kind.FALL:
+            return "The model stayed in service: this is not held against it."
         relapses = f" after {_times(one.relapses)}" if one.relapses else ""
         if not one.is_over:
             return f"It is now in stage {one.stage}{relapses}."
@@ -71,7 +95,7 @@ class Story:
         """Commands for whoever reads this, each with what it is for."""
         one = self.incident
         steps = [] if one.is_over else ["failsoft status   # what the present stage waits for"]
-        if not one.is_over:
+        if not one.is_over and one.kind is Kind.FALL:
             release = shlex.quote(one.release)
             steps.append(f"failsoft release abort {release} --why '…'   # give it up: the older release serves at once")
         if any("text" in specimen for _at, specimen in self.specimens()):
@@ -79,13 +103,19 @@ class Story:
         return [*steps, f"failsoft events --since {int(max(60.0, self.now_s - one.began_s + 60.0))}s --side serving"]
 
     def specimens(self) -> list[tuple[float, dict[str, str]]]:
-        """Requests that went wrong in it, evenly spread, with the end of their span."""
+        """Requests that went wrong in it, evenly spread, with the end of their span.
+
+        Those that broke something, where any are known; else those that the model was not asked.
+        """
         found = [
             (span.at_s, dict(specimen))
             for span in self.spans
             if self.incident.began_s - span.span_s <= span.at_s <= self.until_s
             for specimen in span.specimens
         ]
+        wanted = self.account().counts
+        broke = [(at_s, one) for at_s, one in found if _is_about(one.get("why", ""), wanted)]
+        found = broke or ([] if wanted else found)
         stride = max(1, -(-len(found) // _SHOWN))
         return found[::stride]
 
@@ -100,6 +130,10 @@ def tell(incident: Incident, spans: Sequence[Span], *, now_s: float) -> Story:
     whole = Story(incident=incident, spans=tuple(spans), now_s=now_s)
     first_s, last_s = incident.began_s - whole.beside_s, whole.until_s + whole.beside_s
     return Story(incident=incident, spans=tuple(span for span in spans if first_s <= span.at_s <= last_s), now_s=now_s)
+
+
+def _is_about(why: str, wanted: frozenset[str] | None) -> bool:
+    return why != _NO_FLAW if wanted is None else why in wanted
 
 
 def _long(duration_s: float) -> str:
