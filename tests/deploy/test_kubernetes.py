@@ -180,20 +180,21 @@ def test_the_jobs_command_is_one_that_the_job_takes(build: str) -> None:
     assert ("nvidia.com/gpu" in limits) == given.gpu
 
 
-def typed(build: str) -> Iterator[list[str]]:
-    """Every command of ours that a manifest has run: arguments of init containers, hooks."""
-    for container in containers(ray_object(build)):
-        hook = container.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", [])
-        yield from (words[1:] for words in (container.get("args", []), hook) if words[:1] == ["failsoft"])
-
-
 @pytest.mark.parametrize("build", ["serving", "training"])
-def test_what_is_typed_in_the_manifests_is_what_the_command_line_takes(build: str) -> None:
+def test_what_is_fetched_before_the_start_is_what_the_command_line_takes(build: str) -> None:
     commands: Any = get_command(app)
-    said = list(typed(build))
-    assert [words[0] for words in said if words[0] == "fetch"] == ["fetch"], "nothing is verified before the start"
-    for words in said:
-        commands.commands[words[0]].make_context(words[0], words[1:])  # raises on what it does not know
+    (words,) = (one["args"] for one in containers(ray_object(build)) if "args" in one)
+    assert words[:2] == ["failsoft", "fetch"], "nothing is verified before the start"
+    commands.commands["fetch"].make_context("fetch", words[2:])  # raises on what it does not know
+
+
+def test_the_hook_of_a_runs_head_names_the_run_that_the_job_trains() -> None:
+    (hook,) = (
+        one["lifecycle"]["preStop"]["exec"]["command"]
+        for one in containers(ray_object("training"))
+        if one["name"] == "ray-head"
+    )
+    assert f"--run {hook[1]} " in ray_object("training")["spec"]["entrypoint"]
 
 
 def test_scripts_that_hooks_call_are_in_the_image() -> None:

@@ -9,14 +9,19 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from ray.scripts import scripts as ray_scripts
+from typer.main import get_command
 
+from failsoft.cli import main as _commands  # noqa: F401 -- importing it hangs the commands on the app
+from failsoft.cli.app import app
 from tests.conftest import ROOT
 
 SCRIPTS = ROOT / "deploy" / "ray"
+HOOK = ROOT / "deploy" / "kubernetes" / "leave-run"
 NOTICE = '{"action": "terminate", "time": "2026-11-30T10:00:00Z"}'
 _RAY = """#!/bin/bash
 printf '%s\\n' "$@" >"$FAKES/ray"
@@ -194,9 +199,25 @@ def test_another_kind_of_node_is_refused(fakes: Path) -> None:
     assert "neither head nor worker" in done.stderr
 
 
-@pytest.mark.parametrize("script", sorted(path.name for path in SCRIPTS.iterdir() if path.suffix == ""))
-def test_a_script_is_good_shell_and_can_be_started(script: str) -> None:
-    path = SCRIPTS / script
+@pytest.mark.parametrize(("supervised", "told"), [(True, True), (False, False)])
+def test_a_pod_that_goes_has_its_run_save_unless_the_run_is_over(fakes: Path, *, supervised: bool, told: bool) -> None:
+    """Else each finished run's pods would stay for the whole of their time."""
+    command(fakes, "pgrep", f"#!/bin/bash\nexit {int(not supervised)}\n")
+    command(fakes, "failsoft", '#!/bin/bash\nprintf "%s\\n" "$@" >"$FAKES/failsoft"\n')
+    done = ran(fakes, str(HOOK), "nightly", "60", "a drain")
+    assert done.returncode == 0, done.stderr
+    assert (fakes / "failsoft").exists() == told
+    if told:
+        words = (fakes / "failsoft").read_text("utf-8").splitlines()
+        assert words == ["preempt", "nightly", "--wait", "60", "--why", "a drain"]
+        commands: Any = get_command(app)
+        commands.commands["preempt"].make_context("preempt", words[1:])  # raises on what it does not know
+
+
+@pytest.mark.parametrize(
+    "path", [*(path for path in SCRIPTS.iterdir() if not path.suffix), HOOK], ids=lambda path: path.name
+)
+def test_a_script_is_good_shell_and_can_be_started(path: Path) -> None:
     subprocess.run(["/bin/bash", "-n", str(path)], check=True)
     assert path.stat().st_mode & 0o111
     assert "set -euo pipefail" in path.read_text("utf-8")
