@@ -61,7 +61,7 @@ def flaws(query: str) -> list[str]:
 
 
 def label_flaws(metric: Metric, label: str, values: str) -> list[str]:
-    known = {one.name: one for one in metric.labels}
+    known = {one.name: one for one in metric.all_labels}
     if label in RAYS_LABELS or label == "le":
         return []
     if label not in known:

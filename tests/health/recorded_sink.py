@@ -17,6 +17,8 @@ class RecordedSink:
     def __init__(self) -> None:
         self.counters: defaultdict[Series, float] = defaultdict(float)
         self.gauges: dict[Series, float] = {}
+        self.told_with: dict[str, str] = {}
+        """Labels of the last gauge, those of the process too."""
         self.observed: defaultdict[Series, list[float]] = defaultdict(list)
         self.calls = 0
 
@@ -27,6 +29,7 @@ class RecordedSink:
     def put(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
         self.calls += 1
         self.gauges[_series(metric, labels)] = value
+        self.told_with = dict(labels)
 
     def observe(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
         self.calls += 1
@@ -34,8 +37,9 @@ class RecordedSink:
 
 
 def _series(metric: Metric, labels: Mapping[str, str]) -> Series:
-    assert list(labels) == [label.name for label in metric.labels], f"{metric.name} is told with {labels}"
-    return metric.name, tuple(labels.values())
+    """By the labels that whoever notes it gives; those of the process are the same for all."""
+    assert list(labels) == [label.name for label in metric.all_labels], f"{metric.name} is told with {labels}"
+    return metric.name, tuple(labels[label.name] for label in metric.labels)
 
 
 def drained(book: MetricBook) -> RecordedSink:

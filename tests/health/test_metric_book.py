@@ -122,3 +122,19 @@ def test_what_is_not_finite_is_no_value_of_a_histogram(value: float) -> None:
     book = MetricBook()
     book.observe(TIMES, value)
     assert drained(book).observed == {}
+
+
+def test_labels_of_the_process_go_with_every_value_and_are_empty_until_they_are_known() -> None:
+    whose = Metric(
+        name="failsoft_w",
+        kind=Kind.GAUGE,
+        help="W.",
+        side=Side.SERVING,
+        labels=(COLOUR,),
+        everywhere=(Label(name="app"),),
+    )
+    book = MetricBook()
+    book.put(whose, 1.0, "red")
+    assert drained(book).told_with == {"colour": "red", "app": ""}
+    book.whose["app"] = "intents"
+    assert drained(book).told_with == {"colour": "red", "app": "intents"}

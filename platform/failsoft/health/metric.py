@@ -73,6 +73,9 @@ class Metric:
     unit: str = ""
     """The end of its name that says the unit; empty for plain numbers."""
     labels: tuple[Label, ...] = ()
+    """Whoever notes a value gives theirs, in this order."""
+    everywhere: tuple[Label, ...] = ()
+    """Labels of the process that exports it; their values are the same for all that it notes."""
     buckets: tuple[float, ...] = ()
     """Upper ends, of a histogram."""
 
@@ -81,6 +84,11 @@ class Metric:
         flaw = self._flaw()
         if flaw:
             raise ConfigError(f"metric {self.name!r} {flaw}")
+
+    @property
+    def all_labels(self) -> tuple[Label, ...]:
+        """Those of each value, and those of its process."""
+        return (*self.labels, *self.everywhere)
 
     @property
     def exported(self) -> str:
@@ -109,6 +117,6 @@ class Metric:
             (self.help[:1] == self.help[:1].upper() and self.help.endswith("."), "has no help; write a sentence"),
             ((self.kind is Kind.HISTOGRAM) == bool(self.buckets), "has buckets if and only if it is a histogram"),
             (all(low < high for low, high in pairwise((0.0, *self.buckets))), "has buckets that do not grow from 0"),
-            (len({label.name for label in self.labels}) == len(self.labels), "has two labels of one name"),
+            (len({label.name for label in self.all_labels}) == len(self.all_labels), "has two labels of one name"),
         )
         return next((words for holds, words in checks if not holds), "")

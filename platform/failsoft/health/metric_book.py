@@ -53,6 +53,8 @@ class MetricBook:
 
     def __init__(self, *, most_observed: int = 1000) -> None:
         self._most_observed = most_observed
+        self.whose: dict[str, str] = {}
+        """Values of the labels of this process, by name; what is not known is empty, as if it were absent."""
         self._counts: dict[_Key, float] = {}
         self._gauges: dict[_Key, float] = {}
         self._bins: dict[_Key, _Bins] = {}
@@ -91,7 +93,7 @@ class MetricBook:
         """
         yield from self._counted(sink)
         for (metric, values), value in tuple(self._gauges.items()):
-            sink.put(metric, value, _named(metric, self._bounded(metric, values)))
+            sink.put(metric, value, self._named(metric, self._bounded(metric, values)))
             yield
         bins, self._bins = self._bins, {}
         for (metric, values), held in bins.items():
@@ -105,7 +107,7 @@ class MetricBook:
             totals[key] = totals.get(key, 0.0) + amount
         try:
             for metric, values in tuple(totals):
-                sink.add(metric, totals[metric, values], _named(metric, values))
+                sink.add(metric, totals[metric, values], self._named(metric, values))
                 del totals[metric, values]
                 yield
         finally:
@@ -114,7 +116,7 @@ class MetricBook:
 
     def _observed(self, sink: Sink, metric: Metric, values: tuple[str, ...], held: _Bins) -> Iterator[None]:
         """Each bin's mean so often as values fell into it, so that sum and counts are what they were."""
-        labels, thin = _named(metric, values), self._most_observed / sum(held.times)
+        labels, thin = self._named(metric, values), self._most_observed / sum(held.times)
         for times, total, end in zip(held.times, held.totals, (*metric.buckets, math.inf), strict=True):
             for _ in range(times if thin >= 1.0 else math.ceil(times * thin)):
                 sink.observe(metric, min(total / times, end), labels)  # a mean may round out of its bucket
@@ -132,6 +134,6 @@ class MetricBook:
         known.add(value)
         return value
 
-
-def _named(metric: Metric, values: tuple[str, ...]) -> dict[str, str]:
-    return {label.name: value for label, value in zip(metric.labels, values, strict=True)}
+    def _named(self, metric: Metric, values: tuple[str, ...]) -> dict[str, str]:
+        named = {label.name: value for label, value in zip(metric.labels, values, strict=True)}
+        return named | {label.name: self.whose.get(label.name, "") for label in metric.everywhere}

@@ -33,7 +33,7 @@ _TITLES = {
     Side.TRAINING: "Training\n\nExported by a run's driver from the run's ledger, progress file and position; the "
     "workers spend nothing on it. `run` is the run's name.",
     Side.SERVING: "Serving\n\nExported by each gateway replica (`serving_`) and by the rollout controller (`rollout_`, "
-    "`release_`).",
+    "`release_`). `app` is the name of the Serve application: several on one cluster are told apart by it.",
     None: "The exporters themselves",
 }
 
@@ -50,7 +50,7 @@ def as_markdown(metrics: Iterable[Metric]) -> str:
 
 
 def _row(metric: Metric) -> str:
-    labels = "; ".join(f"`{label.name}`: {label.in_words()}" for label in metric.labels) or "–"
+    labels = "; ".join(f"`{label.name}`: {label.in_words()}" for label in metric.all_labels) or "–"
     said = metric.help
     if metric.kind is Kind.HISTOGRAM:
         said += f" Buckets up to {', '.join(f'{end:g}' for end in metric.buckets)}."

@@ -45,7 +45,7 @@ class RaySink:
 
 
 def _made(metric: Metric) -> Any:
-    keys = tuple(label.name for label in metric.labels)
+    keys = tuple(label.name for label in metric.all_labels)
     if metric.kind is Kind.COUNTER:
         return ray_metrics.Counter(metric.registered, metric.help, tag_keys=keys)
     if metric.kind is Kind.GAUGE:

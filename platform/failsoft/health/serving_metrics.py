@@ -19,13 +19,22 @@ _TENTHS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 _ANSWERS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _ARM = Label(name="arm", values=ARMS)
 _STAGE = Label(name="stage", values=STAGES)
+_APP = Label(name="app")
+"""Name of the Serve application. Each has gateways, a controller and a plan of its own."""
 
 
 def _metric(
     name: str, kind: Kind, said: str, unit: str = "", *labels: Label, buckets: tuple[float, ...] = ()
 ) -> Metric:
     return Metric(
-        name=f"failsoft_{name}", kind=kind, help=said, side=Side.SERVING, unit=unit, labels=labels, buckets=buckets
+        name=f"failsoft_{name}",
+        kind=kind,
+        help=said,
+        side=Side.SERVING,
+        unit=unit,
+        labels=labels,
+        everywhere=(_APP,),
+        buckets=buckets,
     )
 
 
@@ -110,6 +119,12 @@ LAG = _metric(
     "seconds",
 )  # fmt: skip
 GIVEN_UP = _metric("serving_reports_given_up", Kind.GAUGE, "Reports of this replica that never arrived.")
+SPAN_ENDS = ("sent", "queue_full", "not_delivered", "over_limit")
+SPANS = _metric(
+    "serving_trace_spans_total", Kind.COUNTER,
+    "Spans of requests by what became of them; only where traces are switched on. All but sent are lost.", "",
+    Label(name="result", values=SPAN_ENDS),
+)  # fmt: skip
 AT_MODELS = _metric("serving_items_at_models", Kind.GAUGE, "Items that models of this replica have not answered yet.")
 
 PLAN_STAGE = _metric("rollout_stage", Kind.GAUGE, "1 for the stage of the plan, as the controller has it.", "", _STAGE)

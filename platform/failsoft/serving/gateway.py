@@ -16,7 +16,6 @@ from typing import Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel
-from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from failsoft.artifacts.home import Home
@@ -90,11 +89,11 @@ class Gateway(GrpcMethods):
         fallback: DeploymentHandle[Any],
     ) -> None:
         self._name, self._config = f"gateway-{uuid.uuid4().hex[:8]}", config
-        self._app = serve.get_replica_context().app_name
         self._fallback = fallback
         self._clock, self._home = SystemClock(), Home.find(config.home)
         self._diary = Diary(Ledger(self._home.ledger, self._clock, side=Side.SERVING, subject=self._name))
         controller = controller_of(config)
+        self._app = controller.app
         self._controller, self._follower = ControllerClient(controller), follow_plans(controller, name=self._name)
         await self._follower.start()
         self._buffer = OutcomeBuffer(self._name)
@@ -106,6 +105,7 @@ class Gateway(GrpcMethods):
         self._labels, self._history = self._make_labels(), self._make_history()
         self._exchange = LabelExchange(self._labels, self._controller)
         self._desk = self._make_desk()
+        self._desk.metrics.book.whose["app"] = self._app
         self._follower.on_change(self._desk.follow)
         self._exporter = self._make_exporter(self._desk.metrics)
         self._traces = self._make_traces()

@@ -146,3 +146,17 @@ async def test_a_controller_exports_and_one_whose_exporter_fails_leads_on(tmp_pa
     assert json.loads(await controller.wait_plan(-1, 0.0))["epoch"] == 1
     await controller.stop()
     assert sink.gauges.get((table.PLAN_EPOCH.name, ())) == (1.0 if works else None)
+
+
+async def test_what_a_controller_exports_bears_the_name_of_its_app_also_where_that_is_told_later(
+    tmp_path: Path,
+) -> None:
+    sink = RecordedSink()
+    config = ControllerConfig(home=str(tmp_path), release="r1", profile="drill", app="intents")
+    controller = Controller(asdict(config), lambda: dict.fromkeys(Colour, 1.0), lambda: sink)
+    apps = [controller._book.whose["app"]]
+    for told in ("", "renamed"):
+        await controller.adopt("drill", 2, told)
+        apps.append(controller._book.whose["app"])
+    await controller.stop()
+    assert apps == ["intents", "intents", "renamed"]

@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 
 from failsoft.errors import ConfigError
 from failsoft.health.clock import ManualClock
+from failsoft.health.serving_metrics import SPAN_ENDS
 from failsoft.serving.arms.handle_arm import HandleArm
 from failsoft.serving.request import Answerer
 from failsoft.serving.settings import settings_of
@@ -68,6 +69,7 @@ def test_an_incident_keeps_so_many_traces_a_second_and_counts_the_others() -> No
     world = World(ratio=0.0, max_kept_per_s=5.0)
     assert sum(world.request(replaced=True) for _ in range(100)) == 5
     assert world.tracer.status()["over_limit"] == 95
+    assert set(world.tracer.status()) == set(SPAN_ENDS)
     world.clock.advance(2.0)
     assert sum(world.request(replaced=True) for _ in range(100)) == 5
     world.clock.advance(0.2)

@@ -200,3 +200,14 @@ def test_a_total_that_somebody_else_keeps_counts_by_its_growth() -> None:
         grown.to(table.MIRRORED, total)
         totals.append(drained(book).counters[table.MIRRORED.name, ()])
     assert totals == [5, 0, 3, 2], "one that fell was begun anew"
+
+
+def test_spans_of_traces_are_counted_by_what_became_of_them_where_there_are_any() -> None:
+    replica = Replica()
+    metrics = replica.desk.metrics
+    metrics.look(whole_status(replica))
+    assert not [name for name, _ in told(metrics).counters if name == table.SPANS.name]
+    counts = dict(zip(table.SPAN_ENDS, (7, 0, 2, 1), strict=True))
+    metrics.look(whole_status(replica) | {"traces": counts})
+    found = told(metrics).counters
+    assert {end: found[table.SPANS.name, (end,)] for end in counts} == counts

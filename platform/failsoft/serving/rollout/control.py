@@ -59,6 +59,8 @@ class ControllerConfig:
     """Name of the stage policy."""
     slots: int = 2
     """Model deployments: 2, or 1 for a model too large for two (see ``one_slot.py``)."""
+    app: str = ""
+    """Name of the Serve application, by which its metrics are told apart; empty: not known."""
 
     def __post_init__(self) -> None:
         """Refuse a home that means another folder elsewhere, and unknown profiles."""
@@ -110,15 +112,20 @@ class Controller:
         known = policy if self._settings.refusal is None else no_higher(policy, self._rollout.plan)
         self._rollout.adopt(known, slots=config.slots)
         self._say_if_refused()
+        self._book = MetricBook()
+        self._book.whose["app"] = config.app
         self._exporter = None if sink is None else self._make_exporter(sink, clock)
 
     def _make_exporter(self, sink: Callable[[], Sink], clock: Clock) -> Exporter:
-        book = MetricBook()
-        metrics = RolloutMetrics(book, self._status, remembered(self._releases.root), clock)
-        return Exporter(book, sink, metrics.look, side=Side.SERVING, clock=clock)
+        metrics = RolloutMetrics(self._book, self._status, remembered(self._releases.root), clock)
+        return Exporter(self._book, sink, metrics.look, side=Side.SERVING, clock=clock)
 
-    async def adopt(self, profile: str, slots: int | None = None) -> str:
-        """Judge by another profile, and for another number of slots; those in force change nothing."""
+    async def adopt(self, profile: str, slots: int | None = None, app: str = "") -> str:
+        """Judge by another profile, and for another number of slots; those in force change nothing.
+
+        ``app``: the Serve application that it is from now on; empty: as before.
+        """
+        self._book.whose["app"] = app or self._book.whose["app"]
         settings = StageSettings(self._settings.root, profile)
         self._rollout.adopt(settings.read(), slots=slots)
         self._settings = settings

@@ -9,12 +9,14 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ray
 from ray import serve
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
+from ray.serve.exceptions import RayServeException
 
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.manifest import digest_bytes
@@ -49,14 +51,22 @@ _START_S = 60.0
 _CALL_S = 10.0
 
 
-def _ready_fractions() -> dict[Colour, float]:
-    """From Serve: deployments named for the colours, whatever the app is called."""
+def _ready_fractions(of: str) -> dict[Colour, float]:
+    """From Serve: the app's deployments named for the colours; where its name is not known, any app's."""
     return ready_fractions(
         (colour, {str(state): count for state, count in app.deployments[colour].replica_states.items()})
-        for app in serve.status().applications.values()
+        for name, app in serve.status().applications.items()
         for colour in Colour
-        if colour in app.deployments
+        if colour in app.deployments and (not of or name == of)
     )
+
+
+def app_name() -> str:
+    """Name of the Serve application whose replica this process is; empty where it is none."""
+    try:
+        return serve.get_replica_context().app_name
+    except RayServeException:
+        return ""
 
 
 def controller_name(home: str | Path) -> str:
@@ -76,7 +86,7 @@ def _handle(config: ControllerConfig) -> Any:
         max_concurrency=_MAX_CALLS,
         enable_task_events=False,
     )
-    return actor.remote(asdict(config), _ready_fractions, RaySink, _end_process)
+    return actor.remote(asdict(config), partial(_ready_fractions, config.app), RaySink, _end_process)
 
 
 def _end_process() -> None:
@@ -86,7 +96,9 @@ def _end_process() -> None:
 
 def controller_of(app: AppConfig) -> ControllerConfig:
     """The controller that an app's replicas ask."""
-    return ControllerConfig(home=str(app.home), release=app.release, profile=app.profile, slots=app.slots)
+    return ControllerConfig(
+        home=str(app.home), release=app.release, profile=app.profile, slots=app.slots, app=app_name()
+    )
 
 
 def start_controller(config: ControllerConfig) -> None:
@@ -96,7 +108,7 @@ def start_controller(config: ControllerConfig) -> None:
         ServingError: it did not start or answer; PlanStoreError when the reason is its storage.
     """
     try:
-        ray.get(_handle(config).adopt.remote(config.profile, config.slots), timeout=_START_S)
+        ray.get(_handle(config).adopt.remote(config.profile, config.slots, config.app), timeout=_START_S)
     except GetTimeoutError as error:
         raise ServingError(
             f"the rollout controller did not answer within {_START_S:.0f} s; see: ray list actors"

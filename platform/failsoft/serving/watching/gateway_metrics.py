@@ -81,6 +81,8 @@ class GatewayMetrics:
         lag_ms = status["shared_window_lag"]["last_ms"]
         put(table.LAG, None if lag_ms is None else lag_ms / 1000)
         put(table.SILENT, status["controller_silent_s"])
+        for result, spans in (status.get("traces") or {}).items():
+            self._grown.to(table.SPANS, spans, result)
 
     def _plan(self, status: Mapping[str, Any]) -> None:
         put, plan = self.book.put, status["plan"]
