@@ -1,7 +1,8 @@
 """Published folders on a store that has no rename: files first, the manifest last, which is what makes them count.
 
 Below the root lies one folder for each artifact, ``<name>.<first 16 digits of the manifest's digest>``, so that two
-writers never write different bytes to one object, and what is there never changes. A folder without a whole manifest is
+writers never write different bytes to one object, and what is there never changes; what several writers made together
+(:mod:`failsoft.artifacts.remote_assembly`) has digits that were drawn for it. A folder without a whole manifest is
 not there for readers: it is being written, or was left by a writer that was killed. What turns out damaged gets a mark
 beside it (``damaged.txt``), since nothing can be moved out of the way. Whatever a reader fetches is verified by digest.
 """
@@ -19,6 +20,7 @@ from blake3 import blake3
 from pyarrow import fs
 
 from failsoft.artifacts.manifest import MANIFEST_NAME, FileEntry, Manifest, parse_manifest, refuse_outside
+from failsoft.artifacts.remote_assembly import LANDING
 from failsoft.artifacts.remote_place import Place
 from failsoft.artifacts.store import Artifact
 from failsoft.errors import DamagedArtifactError, IncompatibleArtifactError
@@ -259,8 +261,9 @@ class RemoteStore:
 
 
 def folder_name(name: str, manifest: Manifest) -> str:
-    """The folder of an artifact on a remote store."""
-    return f"{name}.{manifest.digest.partition(':')[2][:_DIGITS]}"
+    """The folder of an artifact on a remote store; of one that several writers made there, the one they met in."""
+    met = manifest.meta.get(LANDING)
+    return f"{name}.{met if isinstance(met, str) else manifest.digest.partition(':')[2][:_DIGITS]}"
 
 
 def _damage(manifest: Manifest, sizes: Mapping[str, int]) -> str | None:

@@ -199,7 +199,7 @@ def damage_of(saving: ShardSaving) -> str:
 
 def test_ranks_that_do_not_share_a_storage_are_told_so_before_the_first_step(tmp_path: Path) -> None:
     apart = Pair((tmp_path / "here", tmp_path / "there"))
-    told = apart.both(lambda _rank, one: one.refuse_storage_apart())
+    told = apart.both(lambda _rank, one: one.find_meeting())
     assert all("rank 1 on" in str(error) and "storage that all nodes share" in str(error) for error in told)
-    assert Pair(shared(tmp_path)).both(lambda _rank, one: one.refuse_storage_apart()) == [None, None]
+    assert Pair(shared(tmp_path)).both(lambda _rank, one: one.find_meeting()) == [None, None]
     assert list(tmp_path.glob("*/.shards-*")) == []

@@ -59,7 +59,7 @@ def test_a_disk_that_lets_undone_checkpoints_go_too_late_costs_one_checkpoint_an
     assert "can't be removed first" in event(tmp_path, "checkpoint_failed").why
     assert same(weights_of(loop.state.model), weights_of(undisturbed.state.model))
     assert "position-000000000016" not in {artifact.name for artifact in store.listing()}
-    assert len(withdrawn.withdrawn_digests(store.root)) == 1
+    assert len(withdrawn.withdrawn(store.root)) == 1
 
 
 def test_while_the_disk_holds_undone_checkpoints_nothing_new_is_published_and_the_run_stops_cleanly(

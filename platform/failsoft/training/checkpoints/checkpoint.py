@@ -24,6 +24,7 @@ from failsoft.training.checkpoints.provenance import identity_digest, versions
 from failsoft.training.checkpoints.reading import read_state, read_tensors, refuse_other_run
 from failsoft.training.checkpoints.restored import Instead, Restored
 from failsoft.training.checkpoints.restoring import Finder
+from failsoft.training.checkpoints.restoring_apart import ApartFinder
 from failsoft.training.checkpoints.shard_saving import ShardSaving
 from failsoft.training.checkpoints.storage_trouble import StorageTrouble
 from failsoft.training.checkpoints.withdrawn import Withdrawal
@@ -47,7 +48,7 @@ __all__ = [
 ]
 
 Deliver = Callable[[Path | None, Mapping[str, float]], None]
-"""Told of each published checkpoint: called on all ranks together, with its folder on rank 0 and None elsewhere."""
+"""Told of each published checkpoint: on all ranks together; its folder on rank 0, unless it lies remotely alone."""
 _LAST_WAIT_S = 60.0
 """How long a run that ends before its time waits for a checkpoint on its way; a finished run has waited already."""
 
@@ -84,12 +85,17 @@ class Checkpoints:
     def __post_init__(self) -> None:
         """Nothing is opened or started yet."""
         self._writer = self.writer or CheckpointWriter(self.store)
-        self._shards = ShardSaving(writer=self._writer, ranks=self.ranks, identity=self.identity, ledger=self.ledger)
+        self._shards = ShardSaving(
+            writer=self._writer, ranks=self.ranks, identity=self.identity, ledger=self.ledger, mirror=self.mirror
+        )
         self._trouble = StorageTrouble(ledger=self.ledger)
-        self._withdrawal = Withdrawal(self.store, self.ledger, mirrored=self.mirror is not None)
+        self._withdrawal = Withdrawal(
+            self.store, self.ledger, mirrored=self.mirror is not None, landed=self._shards.landed
+        )
         self._finder = Finder(
             store=self.store, ranks=self.ranks, ledger=self.ledger, clock=self._writer.clock, mirror=self.mirror
         )
+        self._apart = ApartFinder(finder=self._finder, landed=self._shards.landed)
 
     def publish(self, state: TrainingState, metrics: Mapping[str, float]) -> bool:
         """Publish the state and wait for it; returns whether it is: not when it is ill, nor when the disk refuses.
@@ -231,8 +237,9 @@ class Checkpoints:
         """
         self._writer.drain()  # inside a run: what is on its way may be what one goes back to
         if before_step is None and has_shards(state.model):
-            self._shards.refuse_storage_apart()
-        artifact = self._finder.newest(before_step)
+            self._shards.find_meeting()
+        apart = self._shards.apart
+        artifact = self._apart.newest(before_step, state) if apart else self._finder.newest(before_step)
         newer = self.instead(artifact) if before_step is None else None
         if newer is not None:
             self._writer.parent = None if artifact is None else artifact.name
@@ -244,6 +251,7 @@ class Checkpoints:
                 seed_all(seed, rank=self.ranks.rank, position=0)
             return None
         flat = read_state(artifact, state, self.ranks, convert=self.convert)
+        self._apart.forget()
         generators = flat.scalars["rng"]
         refuse_other_run(artifact.name, flat.scalars["identity"], self.identity)
         refuse_missing_moments(state.optimizer, flat.tensors, promised=flat.scalars["optimizer_tensors"])
@@ -259,19 +267,17 @@ class Checkpoints:
         return Restored(name=artifact.name, position=state.position, step=state.step)
 
     def _share(self) -> None:
-        said = ""
         self.look()
-        if self.ranks.rank == 0:
-            news = {"published": self._unshared, "trouble": self._hopeless()}
-            said = json.dumps(news) if any(news.values()) else ""
-            self._unshared = []
+        news = {"published": self._unshared, "trouble": self._hopeless() if self.ranks.rank == 0 else None}
+        said, self._unshared = json.dumps(news) if any(news.values()) else "", []
         if not any_rank(self.ranks, bool(said)):
             return
         heard = json.loads(from_rank_zero(self.ranks, said))
         self.trouble = heard["trouble"]
         for entry in heard["published"]:
             self.position = int(entry["position"])
-            self.deliver(self.store.root / entry["name"] if self.ranks.rank == 0 else None, entry["metrics"])
+            here = self.ranks.rank == 0 and not self._shards.apart
+            self.deliver(self.store.root / entry["name"] if here else None, entry["metrics"])
 
     def _hopeless(self) -> str | None:
         return self._writer.hopeless() or (None if self.mirror is None else self.mirror.hopeless())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from failsoft.artifacts.manifest import Manifest, read_manifest, verify_files
 from failsoft.artifacts.store import Artifact, ArtifactStore, Damage
-from failsoft.errors import ArtifactError, ArtifactMissingError
+from failsoft.errors import ArtifactError, ArtifactMissingError, DamagedArtifactError
 from failsoft.training.checkpoints.formats import SCALARS, SHARDS, read_scalars
 from failsoft.training.checkpoints.tensor_source import TensorSource, open_tensors
 
@@ -39,6 +39,20 @@ def is_in_shards(manifest: Manifest) -> bool:
 def tensor_files(manifest: Manifest) -> list[str]:
     """Names of the files that hold its tensors."""
     return sorted(name for name in manifest.files if name.endswith(".safetensors"))
+
+
+def only(manifest: Manifest, files: Collection[str]) -> Manifest:
+    """What a manifest says of some of its files, its parts included; what it says of all of them no longer fits.
+
+    Raises:
+        DamagedArtifactError: it does not name one of them.
+    """
+    absent = sorted(set(files) - manifest.files.keys())
+    if absent:
+        raise DamagedArtifactError(f"the manifest names no {', '.join(absent)}")
+    parts = {name: moment for name, moment in (manifest.meta.get("parts") or {}).items() if name in files}
+    entries = {name: entry for name, entry in manifest.files.items() if name in files}
+    return replace(manifest, files=entries, meta=dict(manifest.meta) | {"parts": parts})
 
 
 def newest_healthy(store: ArtifactStore, *, on_damage: Damage = lambda _name, _why: None) -> Artifact | None:

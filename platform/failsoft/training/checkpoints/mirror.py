@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from failsoft.artifacts.address import shown
 from failsoft.artifacts.store import ArtifactStore
 from failsoft.health.clock import Clock
+from failsoft.training.checkpoints.landing import Landing
 from failsoft.training.checkpoints.mirror_courier import Courier, Request
 from failsoft.training.checkpoints.mirror_filesystem import packed
 from failsoft.training.checkpoints.mirror_order import Listed, MirrorOrder
@@ -66,6 +68,8 @@ class Mirror:
         self._packed = "" if filesystem is None else packed(filesystem)
         self.store = store
         self.url = url
+        self.apart = False
+        """The ranks share no storage: their writers bring the shards there, and nothing is left to be copied."""
         self.clock = clock
         self.policy = policy or MirrorPolicy()
         self._rules = to_plain(rules)
@@ -150,6 +154,14 @@ class Mirror:
         """Ask for a checkpoint to be copied from there into the local store, verified."""
         return self._ask(self._order("fetch", folder))
 
+    def ask_part(self, folder: str, files: Sequence[str], into: Path) -> Request:
+        """Ask for some files of a checkpoint there, verified, and its manifest, to be brought into a folder here."""
+        return self._ask(replace(self._order("part", folder), files=tuple(files), into=str(into)))
+
+    def landing(self, folder: str) -> Landing:
+        """Where the shards of a checkpoint meet there."""
+        return Landing(url=self.url, folder=folder, filesystem=self._packed)
+
     def ask_copy(self, name: str) -> Request:
         """Ask for a checkpoint to be copied there now, while others wait for it."""
         return self._ask(self._order("copy", name))
@@ -181,7 +193,8 @@ class Mirror:
         self._copying = ticket
         self._waiting = None if ticket is self._waiting else self._waiting
         try:
-            self._courier.send(self._order("withdraw") if ticket is self._undone else self._order("copy", ticket.name))
+            copy = self._order("tidy" if self.apart else "copy", ticket.name)
+            self._courier.send(self._order("withdraw") if ticket is self._undone else copy)
         except OSError as error:
             self._failed(ticket, f"no process to copy it: {error}")
 
@@ -228,6 +241,8 @@ class Mirror:
             self._drop(ticket, "it could not be copied, and a newer one is there by now")
 
     def _drop(self, ticket: Ticket, why: str) -> None:
+        if self.apart:  # it is there all the same; only what follows is done with the next one
+            return
         self.record = self.record.dropped_one()
         self._tell(NewsKind.MIRROR_DROPPED, why, ticket, remote=self.shown)
 

@@ -18,10 +18,14 @@ class MirrorOrder:
     """The local store's folder."""
     kind: str
     what: str = ""
-    """``copy``: the checkpoint's name here; ``fetch``: its folder there."""
+    """``copy``, ``tidy``: the checkpoint's name here; ``fetch``, ``part``: its folder there."""
     rules: tuple[Mapping[str, Any], ...] = ()
     """Rules of keeping there, as JSON."""
     orphan_after_s: float = 3600.0
+    files: tuple[str, ...] = ()
+    """``part``: these files alone."""
+    into: str = ""
+    """``part``: the folder that they are brought to."""
     filesystem: str = ""
     """A pickled file system that ``url`` is a path on; empty: ``url`` is an address. May hold secrets: never shown."""
 
@@ -32,7 +36,7 @@ class MirrorOrder:
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> MirrorOrder:
         """An order from plain data."""
-        return cls(**(dict(plain) | {"rules": tuple(plain["rules"])}))
+        return cls(**(dict(plain) | {"rules": tuple(plain["rules"]), "files": tuple(plain["files"])}))
 
 
 @dataclass(frozen=True, kw_only=True)

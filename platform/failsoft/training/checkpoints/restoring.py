@@ -32,10 +32,10 @@ from failsoft.training.checkpoints.writer_news import Ticket
 from failsoft.training.checkpoints.writer_succession import until_free
 from failsoft.training.ranks import Ranks, any_rank, from_rank_zero
 
-_SUCCESSION_S = 30.0
+SUCCESSION_S = 30.0
 """How long a new attempt lets the writer of the one before finish: it may be about to publish what else is repeated."""
 
-_MEET_EVERY_S = 15.0
+MEET_EVERY_S = 15.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +138,7 @@ class Finder:
     def _here(self, before_step: int | None) -> _Search:
         search = _Search()
         try:
-            until_free(self.store.root, self.clock, patience_s=_SUCCESSION_S)
+            until_free(self.store.root, self.clock, patience_s=SUCCESSION_S)
             self.store.sweep_orphans()
             if before_step is None:
                 sweep_left(self.store.root)
@@ -161,10 +161,10 @@ class Finder:
         asks = self._leads and not search.failure and (before_step is None or search.artifact is None)
         if not any_rank(self.ranks, asks):
             return
-        candidates = self._listed(self._met(mirror.ask_listing() if self._leads else None), search, before_step)
+        candidates = self._listed(self.met(mirror.ask_listing() if self._leads else None), search, before_step)
         while any_rank(self.ranks, bool(candidates)):
             wanted = candidates.pop(0) if candidates else None
-            request = self._met(None if wanted is None else mirror.ask_fetch(wanted.folder))
+            request = self.met(None if wanted is None else mirror.ask_fetch(wanted.folder))
             if wanted is not None and self._fetched(request, wanted, search):
                 candidates.clear()
         if search.unreadable:
@@ -229,7 +229,7 @@ class Finder:
         if found is None:
             found, trouble = self._open(choice)
         if self.mirror is not None and choice.folder:
-            request = self._met(self._own_copy(self.mirror, choice, trouble) if found is None else None)
+            request = self.met(self._own_copy(self.mirror, choice, trouble) if found is None else None)
             if request is not None:
                 found, trouble = self._opened_after(request, choice)
                 self.mirror.part()
@@ -262,7 +262,7 @@ class Finder:
 
     def _copied_now(self, choice: _Choice, mirror: Mirror) -> _Choice:
         """A rank can't see it, so it is brought where that rank can."""
-        request = self._met(mirror.ask_copy(choice.name) if self._leads else None)
+        request = self.met(mirror.ask_copy(choice.name) if self._leads else None)
         answer: dict[str, Any] = {}
         if request is not None:
             try:
@@ -283,9 +283,9 @@ class Finder:
             f"on storage that all nodes share, {mend}"
         )
 
-    def _met(self, request: Request | None) -> Request | None:
+    def met(self, request: Request | None) -> Request | None:
         """Wait for it together with all ranks, also those that have none."""
-        while any_rank(self.ranks, request is not None and not request.poll(_MEET_EVERY_S)):
+        while any_rank(self.ranks, request is not None and not request.poll(MEET_EVERY_S)):
             continue
         return request
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from failsoft.errors import ConfigError, DamagedArtifactError
 from failsoft.training.boxes import Box, Piece, Read, reads_for, refuse_gaps
+from failsoft.training.checkpoints.landing import Landing
 from failsoft.training.checkpoints.tensor_file import TensorSpec
 
 
@@ -30,6 +31,14 @@ class ShardPlace:
     world: int
     attempt: str
     """Drawn anew by each group of workers, so that nothing of an earlier one is mixed in."""
+    landing: Landing | None = None
+    """Where the shards meet when the ranks share no storage; None: in the run's folder."""
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> ShardPlace:
+        """From plain data, as ``asdict`` gives it."""
+        landing = plain.get("landing")
+        return cls(**(dict(plain) | {"landing": None if landing is None else Landing(**landing)}))
 
     @property
     def leads(self) -> bool:

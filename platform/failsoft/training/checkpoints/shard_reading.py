@@ -11,9 +11,11 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
+from failsoft.artifacts.manifest import Manifest
 from failsoft.errors import DamagedArtifactError, IncompatibleArtifactError
 from failsoft.training.boxes import Box, Read
 from failsoft.training.checkpoints.formats import TENSORS
+from failsoft.training.checkpoints.inspection import tensor_files
 from failsoft.training.checkpoints.shard_layout import ShardLayout
 from failsoft.training.checkpoints.tensor_file import TensorFile, TensorSpec
 from failsoft.training.checkpoints.tensor_source import layout_in
@@ -99,6 +101,33 @@ def read_here(reader: ShardReader, state: TrainingState, *, convert: bool) -> tu
     names = [name for name in specs if name in live or name.startswith(MOMENTS)]
     tensors = {name: reader.read(name, None if (shard := shards.get(name)) is None else shard.box) for name in names}
     return tensors, {name: shard.to_plain() for name, shard in shards.items()}
+
+
+def files_needed(folder: Path, manifest: Manifest, state: TrainingState, *, rank: int, world: int) -> list[str]:
+    """Which tensor files of a checkpoint hold something of what this rank is to hold.
+
+    Args:
+        folder: holds its ``state.json``; of its tensor files none is looked at.
+        manifest: of all of it.
+        state: the live parts, as they lie now.
+        rank: of the reader.
+        world: how many ranks read.
+
+    Raises:
+        DamagedArtifactError: ``state.json`` is none, or the pieces leave a gap.
+    """
+    layout = layout_in(folder)
+    if layout is None:
+        return tensor_files(manifest)
+    live = model_tensors(state.model) | ({} if state.ema is None else module_tensors(state.ema, _PARTS[1]))
+    specs = {name: tensor.spec for name, tensor in layout.tensors.items()}
+    shards = _wanted(specs, live, numbered(state.optimizer))
+    found: set[str] = set()
+    for name, spec in specs.items():
+        box = shards[name].box if name in shards else Box.whole(spec.shape)
+        if name in live or name.startswith(MOMENTS):
+            found |= {layout.files[read.piece.file] for read in layout.reads(name, box, rank=rank, world=world)}
+    return sorted(found)
 
 
 def refuse_other_model(specs: Mapping[str, TensorSpec], live: Mapping[str, Tensor], *, convert: bool) -> None:

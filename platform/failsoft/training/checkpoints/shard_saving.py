@@ -2,7 +2,7 @@
 
 Whether a checkpoint is begun, and which files hold what, must be the same on all ranks, or rank 0's writer would wait
 for shards that never come. So no rank replaces a checkpoint that waits: while one waits anywhere, the new one is left
-out on all ranks, and that is told.
+out on all ranks, and that is told. They meet in the run's folder, or, where not all ranks see it, on the remote store.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from socket import gethostname
 from typing import Any
 
@@ -22,6 +22,7 @@ from failsoft.health.ledger import Ledger
 from failsoft.training.boxes import Box
 from failsoft.training.checkpoints.content import small_part
 from failsoft.training.checkpoints.formats import SHARDS
+from failsoft.training.checkpoints.mirror import Mirror
 from failsoft.training.checkpoints.shard_layout import Held, ShardLayout, ShardPlace, merged
 from failsoft.training.checkpoints.shard_writing import Staging
 from failsoft.training.checkpoints.writer import CheckpointWriter
@@ -43,6 +44,12 @@ class ShardSaving:
     ranks: Ranks
     identity: Mapping[str, Any]
     ledger: Ledger
+    mirror: Mirror | None = None
+    """Of the remote store, on which the shards meet where the ranks share no storage."""
+    apart: bool = field(default=False, init=False)
+    """The ranks share no storage."""
+    landed: dict[str, int] = field(default_factory=dict, init=False)
+    """Positions of what lies on the remote store alone, by folder."""
 
     def __post_init__(self) -> None:
         """Nothing is agreed yet."""
@@ -71,6 +78,10 @@ class ShardSaving:
         self._attempt = self._attempt or str(told[0]["attempt"])
         place = ShardPlace(rank=self.ranks.rank, world=self.ranks.world, attempt=self._attempt)
         self._pass_on([entry["failed"] for entry in told], place)
+        if self.apart and self.mirror is not None:
+            folder = f"{ticket.name}.{told[0]['attempt']}"  # drawn anew for each: nobody writes over what may count
+            self.landed[folder] = ticket.position
+            place = replace(place, landing=self.mirror.landing(folder))
         ticket = replace(ticket, shard=place, meta=dict(ticket.meta) | {SHARDS: summary(layout)})
         if any(entry["full"] for entry in told):
             self.writer.leave_out(ticket, _CROWDED)
@@ -81,11 +92,13 @@ class ShardSaving:
             scalars = small_part(flat, self.identity, generators, shards=shards) if place.leads else b""
             self.writer.offer(ticket, _written(flat, mine), scalars)
 
-    def refuse_storage_apart(self) -> None:
+    def find_meeting(self) -> None:
         """Find out at the start of a run whether all ranks see one storage, where their shards are to meet.
 
+        If they do not, the shards meet on the remote store, and the run's folder holds no checkpoints.
+
         Raises:
-            ConfigError: on all ranks, naming those that do not.
+            ConfigError: on all ranks, naming those that do not: there is no remote store.
         """
         root, name = self.writer.store.root, from_rank_zero(self.ranks, f".shards-{secrets.token_hex(8)}")
         if self.ranks.rank == 0:
@@ -97,11 +110,17 @@ class ShardSaving:
             with suppress(OSError):
                 (root / name).rmdir()
         apart = [f"rank {rank} on {host}" for rank, host in enumerate(told) if host]
-        if apart:
+        if apart and self.mirror is None:
             raise ConfigError(
                 f"{', '.join(apart)} can't see what rank 0 writes to {root}, and a checkpoint's shards meet there: "
-                "put the run's folder (--home) on storage that all nodes share"
+                "put the run's folder (--home) on storage that all nodes share, or give the run a remote store "
+                "(--remote s3://…), to which each rank then brings its own"
             )
+        self.apart = bool(apart)
+        if self.mirror is not None:
+            self.mirror.apart = self.apart
+        if apart and self.ranks.rank == 0:
+            self.ledger.record("shards_meet_remotely", f"{', '.join(apart)} can't see {root}", ranks=len(apart))
 
     def written(self, flat: FlatState, *, own: frozenset[str]) -> dict[str, Tensor]:
         """The tensors that go into this rank's file; ``own`` as in :meth:`submit`."""

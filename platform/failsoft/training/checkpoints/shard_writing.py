@@ -46,6 +46,8 @@ class Around:
     """Called while it works, so that a slow disk is told from one that hangs."""
     alone: Callable[[], bool] = lambda: False
     """Whether the training is gone."""
+    apart: bool = True
+    """Whether this process may be killed when a store hangs: the training itself may not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +139,7 @@ class Staging:
             path = self.folder / f"rank-{rank:05d}.json"
             if rank not in notes and path.exists():
                 notes[rank] = json_object(path.read_bytes()) or {"failed": "its note is torn"}
-                _refuse(notes[rank], moment, name=self.name, rank=rank)
+                refuse_note(notes[rank], moment, name=self.name, rank=rank)
         return [rank for rank in range(self.place.world) if rank not in notes]
 
     def _sizes(self) -> dict[str, int]:
@@ -154,7 +156,13 @@ def sweep_left(root: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _refuse(note: Mapping[str, Any], moment: Stamp, *, name: str, rank: int) -> None:
+def refuse_note(note: Mapping[str, Any], moment: Stamp, *, name: str, rank: int) -> None:
+    """Refuse what a rank says of its shard.
+
+    Raises:
+        ArtifactError: it could not be written.
+        IncompatibleArtifactError: it is of another moment.
+    """
     if "failed" in note:
         raise ArtifactError(f"rank {rank} could not write its shard of {name}: {note['failed']}")
     wanted = {"position": moment.position, "step": moment.step}

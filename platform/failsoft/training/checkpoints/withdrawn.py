@@ -1,7 +1,8 @@
 """Which checkpoints were taken back: their stretch of the run was undone, so no copy of them may be gone on from.
 
-One line of JSON for each, in the hidden file ``.withdrawn`` beside the checkpoints: name and digest of the manifest. A
-copy on a remote store is removed when the store can be reached again; until then this note keeps it from being chosen.
+One line of JSON for each, in the hidden file ``.withdrawn`` beside the checkpoints: name and digest of the manifest, or
+the folder on the remote store where its writers brought it there themselves. A copy there is removed when the store can
+be reached again; until then this note keeps it from being chosen.
 """
 
 from __future__ import annotations
@@ -26,12 +27,16 @@ class Withdrawal:
         store: the local checkpoints.
         ledger: told of a disk that refuses.
         mirrored: there may be copies on a remote store.
+        landed: positions of those that lie on the remote store alone, by folder; others add to it.
     """
 
-    def __init__(self, store: ArtifactStore, ledger: Ledger, *, mirrored: bool) -> None:
+    def __init__(
+        self, store: ArtifactStore, ledger: Ledger, *, mirrored: bool, landed: dict[str, int] | None = None
+    ) -> None:
         self._store = store
         self._ledger = ledger
         self._mirrored = mirrored
+        self._landed = {} if landed is None else landed
         self._after: int | None = None
 
     def begin(self, after: int) -> list[str]:
@@ -57,21 +62,32 @@ class Withdrawal:
         if after is None:
             return []
         undone = [one for one in self._store.listing() if position_of(one.manifest) > after]
-        if undone and self._mirrored:
-            note_withdrawn(self._store.root, undone)
+        away = [folder for folder, position in self._landed.items() if position > after]
+        if (undone and self._mirrored) or away:
+            note_withdrawn(self._store.root, undone, away)
         for artifact in undone:
             self._store.remove(artifact.name)
+        for folder in away:
+            del self._landed[folder]
         self._after = None
-        return [artifact.name for artifact in undone]
+        return [artifact.name for artifact in undone] + [folder.rpartition(".")[0] for folder in away]
 
 
-def note_withdrawn(root: Path, artifacts: Iterable[Artifact]) -> None:
+def note_withdrawn(root: Path, artifacts: Iterable[Artifact], folders: Iterable[str] = ()) -> None:
     """Write down that these are taken back; durable when this returns, and to be done before they are removed.
+
+    Args:
+        root: of the local checkpoints.
+        artifacts: those that lie here.
+        folders: of those that lie on the remote store alone.
 
     Raises:
         OSError: the disk refused.
     """
-    lines = [json.dumps({"name": one.name, "digest": one.manifest.digest}).encode() + b"\n" for one in artifacts]
+    entries = [{"name": one.name, "digest": one.manifest.digest} for one in artifacts]
+    entries += [{"name": folder.rpartition(".")[0], "folder": folder} for folder in folders]
+    lines = [json.dumps(entry).encode() + b"\n" for entry in entries]
+    root.mkdir(parents=True, exist_ok=True)
     handle = os.open(root / _NOTE, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
     try:
         os.write(handle, b"\n" + b"".join(lines))
@@ -80,11 +96,12 @@ def note_withdrawn(root: Path, artifacts: Iterable[Artifact]) -> None:
         os.close(handle)
 
 
-def withdrawn_digests(root: Path) -> frozenset[str]:
-    """Digests of all that were ever taken back here; empty where there is no note."""
+def withdrawn(root: Path) -> frozenset[str]:
+    """Digests, and folders on the remote store, of all that were ever taken back; empty where there is no note."""
     try:
         lines = (root / _NOTE).read_bytes().splitlines()
     except FileNotFoundError:
         return frozenset()
     entries = (json_object(line) for line in lines)
-    return frozenset(str(entry["digest"]) for entry in entries if entry is not None and "digest" in entry)
+    kinds = ("digest", "folder")
+    return frozenset(str(entry[kind]) for entry in entries if entry is not None for kind in kinds if kind in entry)

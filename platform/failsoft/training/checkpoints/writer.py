@@ -260,7 +260,7 @@ class CheckpointWriter:
         started_s = self.clock.monotonic_s()
         try:
             with memoryview(task.slot.memory) as memory:
-                written = carry_out(self._order(task), memory, self.store, around=Around(clock=self.clock))
+                written = carry_out(self._order(task), memory, self.store, around=Around(clock=self.clock, apart=False))
         except (OSError, FailsoftError) as error:
             self.fail(task.ticket, str(error))
         else:

@@ -48,7 +48,7 @@ class Order:
     def from_plain(cls, plain: Mapping[str, Any]) -> Order:
         """An order from plain data."""
         shard = plain.get("shard")
-        place = None if shard is None else ShardPlace(**shard)
+        place = None if shard is None else ShardPlace.from_plain(shard)
         return cls(**(dict(plain) | {"rules": tuple(plain["rules"]), "shard": place}))
 
     def moment(self) -> Stamp:
@@ -118,6 +118,10 @@ def carry_out(order: Order, memory: memoryview, store: ArtifactStore, *, around:
     refuse_mixed(order.meta, stamps, where=f"the memory of {order.name}")
     if order.shard is None:
         return _whole(order, memory, store, stamps, around)
+    if order.shard.landing is not None:
+        from failsoft.training.checkpoints.shard_uploading import uploaded  # noqa: PLC0415 -- loads pyarrow, which who shares storage needs not
+
+        return uploaded(order, order.shard.landing, memory, around)
     staging = Staging(root=store.root, name=order.name, place=order.shard)
     if not order.shard.leads:
         return Written(size_bytes=staging.put(memory[:begin], order.moment(), around).size_bytes)
