@@ -31,6 +31,7 @@ from failsoft.serving.fallback.rungs import GbdtRung, RulesRung
 from failsoft.serving.intake.sanitizer import TextPolicy, sanitize
 from tests.benchmarks.measuring import Contender, Timings, each_call_s, interleave, percentile
 from tests.benchmarks.outcome import Outcome, Row, in_words
+from tests.benchmarks.tracing_parts import tracing
 
 CLEAN = " ".join(["please play some music by the band in town then book a table"] * 6)
 DIRTY = glued_emoji(CLEAN, random.Random(3)) + " na\u200bïve \uff50\uff4c\uff41\uff59"
@@ -45,6 +46,7 @@ def measure(*, quick: bool) -> Outcome:
     _defence(outcome, rounds)
     _monitor(outcome, rounds)
     _ladder(outcome, rounds, calls=200 if quick else 5000)
+    tracing(outcome, rounds)
     return outcome
 
 

@@ -66,7 +66,7 @@ class OtlpSender:
         Raises:
             ServingError: the collector did not take them; says what the exporter said.
         """
-        spans = [_readable(span, bundle.wall_offset_s, self._resource) for bundle in bundles for span in bundle.spans]
+        spans = [readable(span, bundle.wall_offset_s, self._resource) for bundle in bundles for span in bundle.spans]
         if self._exporter.export(spans) is not SpanExportResult.SUCCESS:
             raise ServingError(_HEARD.said or "the exporter failed without a word")
 
@@ -96,7 +96,8 @@ def _close(response: requests.Response, *_: Any, **__: Any) -> None:
         raise ServingError(f"the collector answers {response.status_code} and wants to be asked elsewhere")
 
 
-def _readable(span: Span, offset_s: float, resource: Resource) -> ReadableSpan:
+def readable(span: Span, offset_s: float, resource: Resource) -> ReadableSpan:
+    """A span as OpenTelemetry has it; ``offset_s`` makes wall times of its own."""
     return ReadableSpan(
         name=span.name,
         context=_context(span.spot),
