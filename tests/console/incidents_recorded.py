@@ -35,17 +35,20 @@ class Trouble:
     limits: dict[str, Any] = field(default_factory=dict)
     why: str
     """Of the answers that are hit why they are not the model's."""
+    broke: str
+    """The same of those that the model was asked for, and failed at."""
     what: str
     press: str
     section: str
     saw: str
 
 
-def _fell(mood: Mood, what: str, **limits: Any) -> Trouble:
+def _fell(mood: Mood, broke: str, what: str, **limits: Any) -> Trouble:
     return Trouble(
         mood=mood,
         limits=limits,
         why="stage",
+        broke=broke,
         what=what,
         press="“roll back”",
         section="FailsoftDegraded",
@@ -54,14 +57,15 @@ def _fell(mood: Mood, what: str, **limits: Any) -> Trouble:
 
 
 TROUBLES = {
-    "silent-garbage": _fell(Mood.GARBAGE, "silent garbage: answers in time that are not credible"),
-    "hang": _fell(Mood.HANGS, "did not come in time", deadline_ms=300.0),
-    "crash-loop": _fell(Mood.CRASHES, "its replicas crash, or raise errors"),
+    "silent-garbage": _fell(Mood.GARBAGE, "weak", "silent garbage: answers in time that are not credible"),
+    "hang": _fell(Mood.HANGS, "late", "did not come in time", deadline_ms=300.0),
+    "crash-loop": _fell(Mood.CRASHES, "error", "its replicas crash, or raise errors"),
     "overload": Trouble(
         mood=Mood.SLOW,
         clients=16,
         limits={"max_model_queue": 4},
         why="shed",
+        broke="shed",
         what="Overload: more is asked than the models manage",
         press="Give it more replicas",
         section="FailsoftOverload",
@@ -70,6 +74,7 @@ TROUBLES = {
     "bad-input-wave": Trouble(
         odd_texts=True,
         why="bad_input",
+        broke="bad_input",
         what="wave of bad input",
         press="Tell whoever sends them",
         section="FailsoftBadInputWave",

@@ -12,7 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from failsoft.artifacts.home import Home
-from failsoft.console.routes import mount
+from failsoft.console.routes import mount, mount_for_readers
 from failsoft.errors import ServingError
 from failsoft.serving.web.auth import bearer_guard
 from failsoft.serving.web.mounting import Mounted
@@ -63,10 +63,11 @@ class Scene:
             "mirror": {},
         }
 
-    def app(self) -> FastAPI:
+    def app(self, *, needs_token: bool = False) -> FastAPI:
         app = FastAPI()
         guard = bearer_guard(TOKEN)
-        mount(app, Mounted(home=self.home, status=self.status, rollout=self.rollout, operator=guard))
+        mounted = Mounted(home=self.home, status=self.status, rollout=self.rollout, operator=guard)
+        (mount_for_readers if needs_token else mount)(app, mounted)
         return app
 
 

@@ -221,3 +221,30 @@ def test_an_order_is_about_the_release_that_was_shown_when_it_was_asked(
 def test_signs_that_turn_words_around_are_shown_in_their_code(shown: Shown, scene: Scene) -> None:
     scene.plan = plan_body(why="weak \u202egnp")
     expect(shown.open().locator("#why")).to_contain_text("weak \\u202egnp")
+
+
+def test_where_looking_needs_a_token_the_page_asks_for_it_and_shows_nothing_before(
+    browser: Any, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    viewer = "v" * 24
+    monkeypatch.setenv("FAILSOFT_VIEWER_TOKEN", viewer)
+    monkeypatch.setenv("FAILSOFT_TOKEN", TOKEN)
+    context = browser.new_context()
+    with served(scene.app(needs_token=True)) as url:
+        page = context.new_page()
+        shown = Shown(page, url)
+        page.goto(f"{url}/console")
+        expect(page.get_by_role("heading", name="Token")).to_be_visible(timeout=WAIT_MS)
+        expect(page.locator("#fresh")).to_have_text("a token is needed to look", timeout=WAIT_MS)
+        assert page.locator("#glance").inner_text() == "nothing heard yet"
+        assert not any("/v1/" in asked for asked in shown.asked)
+        assert shown.errors == []
+        page.get_by_label("token", exact=True).fill("wrong")
+        page.get_by_role("button", name="do it").click()
+        expect(page.locator("#ask-error")).to_contain_text("viewer-token", timeout=WAIT_MS)
+        page.get_by_label("token", exact=True).fill(viewer)
+        page.get_by_role("button", name="do it").click()
+        expect(page.locator("#fresh")).to_have_text("live", timeout=WAIT_MS)
+        page.reload()
+        expect(page.locator("#fresh")).to_have_text("live", timeout=WAIT_MS)
+        context.close()

@@ -14,6 +14,7 @@ import pytest
 
 from tests.console.browser import WAIT_MS, Shown, chromium, needs_chromium
 from tests.console.incidents_recorded import TROUBLES, Recorded, hit, recorded
+from tests.console.recorded_report import assert_whole, listed, report_of
 
 pytestmark = needs_chromium
 playwright = pytest.importorskip("playwright.sync_api")
@@ -44,6 +45,7 @@ def test_one_screen_says_what_happened_since_when_how_many_saw_it_and_what_to_pr
             shown.shoot(f"{name}-{screen}")
             assert_runbook(shown, TROUBLES[name].section)
             context.close()
+        assert_reported(browser, there, name)
 
 
 def assert_told(facts: Any, page: Any, there: Recorded, name: str) -> None:
@@ -83,3 +85,20 @@ def assert_runbook(shown: Shown, section: str) -> None:
     assert shown.errors == []
     found = axe.Axe().run(page)
     assert found.violations_count == 0, found.generate_report()
+
+
+def assert_reported(browser: Any, there: Recorded, name: str) -> None:
+    """``failsoft report`` has all of it, and can be read by everybody."""
+    home, trouble = there.app.home, TROUBLES[name]
+    page_file = report_of(home, there.incident.name)
+    text = page_file.read_text("utf-8")
+    assert trouble.what in text
+    assert_whole(text, is_fall=trouble.why == "stage", broke=trouble.broke)
+    (body,) = listed(home)
+    assert body["name"] == there.incident.name
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(page_file.as_uri())
+    found = axe.Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    context.close()

@@ -15,6 +15,7 @@ HOME_VARIABLE = "FAILSOFT_HOME"
 TOKEN_VARIABLE = "FAILSOFT_TOKEN"  # noqa: S105 -- the variable's name, no secret
 ALERT_TOKEN_VARIABLE = "FAILSOFT_ALERT_TOKEN"  # noqa: S105 -- the same
 LABEL_TOKEN_VARIABLE = "FAILSOFT_LABEL_TOKEN"  # noqa: S105 -- likewise
+VIEWER_TOKEN_VARIABLE = "FAILSOFT_VIEWER_TOKEN"  # noqa: S105 -- likewise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +95,13 @@ class Home:
         It is in ``$FAILSOFT_ALERT_TOKEN``, else in a file of its own.
         """
         return self._token("alert", ALERT_TOKEN_VARIABLE)
+
+    def viewer_token(self) -> str:
+        """The secret of whoever reads the console and may do nothing else; as :meth:`operator_token`.
+
+        It is in ``$FAILSOFT_VIEWER_TOKEN``, else in a file of its own.
+        """
+        return self._token("viewer", VIEWER_TOKEN_VARIABLE)
 
     def _token(self, whose: str, variable: str) -> str:
         token = (os.environ.get(variable) or self._token_from_file(f"{whose}-token")).strip()

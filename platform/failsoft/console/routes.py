@@ -1,8 +1,9 @@
 """The console's page and its routes, mounted into a gateway's app.
 
 The page itself holds no secret and needs no token. Nor does its feed, so that one sees in the night what happens: like
-the status route it shows stages, incidents with their reasons, and training runs to whoever reaches the gateway. To
-search the ledger, and for every order, one needs the operator's.
+the status route it shows stages, incidents with their reasons, and training runs to whoever reaches the gateway, unless
+the app's setting ``console_token`` asks readers for a token, too. To search the ledger, and for every order, one needs
+the operator's.
 """
 
 from __future__ import annotations
@@ -10,18 +11,20 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from importlib.resources import files
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Header, HTTPException, Query, Response
+from fastapi import Depends, FastAPI, Header, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
+from failsoft.console.door import Door
 from failsoft.console.feed import Feed
 from failsoft.console.runbook import runbook_page
 from failsoft.errors import NotAuthorizedError
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Side
+from failsoft.serving.web.auth import viewer_guard
 from failsoft.serving.web.mounting import Mounted
 
 _log = logging.getLogger(__name__)
@@ -44,12 +47,50 @@ HEADERS = {
 
 def mount(app: FastAPI, mounted: Mounted) -> None:
     """Add the page, its live feed and the search of the ledger."""
-    feed = Feed(mounted.home, status=mounted.status, rollout=mounted.rollout, clock=SystemClock())
-    viewers = Viewers(feed)
+    _mount(app, mounted, reader=None)
 
+
+def mount_for_readers(app: FastAPI, mounted: Mounted) -> None:
+    """The same for a network on which not everybody may look: the feed needs the viewer's or the operator's token.
+
+    The page itself and the runbook hold nothing that is not in every copy of this package, and stay open.
+    """
+    home = mounted.home
+    door = Door(viewer_guard(home.viewer_token(), home.operator_token()), SystemClock())
+
+    def reader(request: Request, authorization: Annotated[str | None, Header()] = None) -> None:
+        address = request.client.host if request.client else "unknown"
+        try:
+            door.check(authorization, address)
+        except NotAuthorizedError as error:
+            shut_s = door.shut_s(address)
+            if authorization is not None and shut_s:
+                raise HTTPException(429, str(error), headers={"Retry-After": str(shut_s)}) from error
+            raise HTTPException(401, str(error), headers={"WWW-Authenticate": "Bearer"}) from error
+
+    _mount(app, mounted, reader=reader)
+
+
+def _mount(app: FastAPI, mounted: Mounted, *, reader: Callable[..., None] | None) -> None:
+    feed = Feed(mounted.home, status=mounted.status, rollout=mounted.rollout, clock=SystemClock())
+    viewers, readers = Viewers(feed), [] if reader is None else [Depends(reader)]
+
+    async def live() -> Response:
+        return StreamingResponse(viewers.watch(), media_type="text/event-stream", headers=HEADERS)
+
+    async def may_read() -> dict[str, bool]:
+        return {"may_read": True}
+
+    _add_page(app, needs_token=reader is not None)
+    app.add_api_route("/v1/console/live", live, include_in_schema=False, dependencies=readers)
+    app.add_api_route("/v1/console/reader", may_read, include_in_schema=False, dependencies=readers)
+    _add_search(app, viewers, feed, _only(mounted.operator))
+
+
+def _add_page(app: FastAPI, *, needs_token: bool) -> None:
     @app.get("/console", include_in_schema=False)
     async def page() -> Response:
-        return _asset("index.html")
+        return _asset("index.html", {b"<body>": b'<body data-token="needed">'} if needs_token else {})
 
     @app.get("/console/runbook", include_in_schema=False)
     async def runbook() -> Response:
@@ -60,12 +101,6 @@ def mount(app: FastAPI, mounted: Mounted) -> None:
         if name not in {"console.css", "console.js"}:
             raise HTTPException(404, f"the console has no {name[:50]!r}")
         return _asset(name)
-
-    @app.get("/v1/console/live", include_in_schema=False)
-    async def live() -> Response:
-        return StreamingResponse(viewers.watch(), media_type="text/event-stream", headers=HEADERS)
-
-    _add_search(app, viewers, feed, _only(mounted.operator))
 
 
 def _only(operator: Callable[[str | None], None]) -> Callable[..., None]:
@@ -167,6 +202,8 @@ def _say_if_failed(task: asyncio.Task[None]) -> None:
         _log.error("the console stumbled: %r", task.exception())
 
 
-def _asset(name: str) -> Response:
+def _asset(name: str, instead: Mapping[bytes, bytes] | None = None) -> Response:
     body = (files("failsoft.console") / "page" / name).read_bytes()
+    for old, new in (instead or {}).items():
+        body = body.replace(old, new)
     return Response(body, media_type=_TYPES[name.rsplit(".", 1)[1]], headers=HEADERS)

@@ -26,7 +26,7 @@ from failsoft.serving.rollout.stage_settings import policy_at
 from failsoft.serving.settings import ServeSettings, settings_of
 from failsoft.serving.task import AppSpec
 from failsoft.serving.tracing.wiring import refuse_without_exporter
-from failsoft.serving.web.mounting import CONSOLE
+from failsoft.serving.web.mounting import console_mounts
 
 _LIGHT = {"num_cpus": 0.1}
 """Replicas share cores: a laptop with two of them holds the whole app. Raise it in a cluster's Serve config."""
@@ -61,7 +61,7 @@ def build_app(config: AppSpec, settings: ServeSettings | Mapping[str, Any] | Non
         profile=asked.profile,
         slots=asked.slots,
         gateway=gateway,
-        mounts=(CONSOLE,) if asked.console else (),
+        mounts=console_mounts(asked.console, needs_token=asked.console_token),
         allow_planned_faults=asked.allow_planned_faults,
     )
     return _assembled(app, config, asked)

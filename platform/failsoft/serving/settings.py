@@ -59,6 +59,8 @@ class ServeSettings(BaseModel):
     interfaces."""
     console: bool = True
     """Show the operator's page at ``/console``."""
+    console_token: bool = False
+    """Reading that page needs a token, too: the one in the home's file viewer-token, or the operator's."""
     allow_planned_faults: bool = False
     """Drills only: callers may break what serves."""
 

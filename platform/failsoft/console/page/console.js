@@ -9,19 +9,39 @@ let feed = null, heardAt = 0, failures = 0;
 
 // What the page was told -----------------------------------------------------------------------------------------------
 
-function listen() {
-  const source = new EventSource("v1/console/live");
-  source.onmessage = (message) => { feed = JSON.parse(message.data); heardAt = Date.now(); failures = 0; show(); };
-  source.onerror = () => {
-    source.close();
-    setTimeout(listen, RETRY_MS[Math.min(failures, RETRY_MS.length - 1)]);
-    failures += 1;
-  };
+const needsToken = document.body.dataset.token === "needed";
+
+// Server-sent events, by fetch: an EventSource can't show a token. Where one is needed nothing is asked without it.
+let listening = false;
+async function listen() {
+  if (listening) return;
+  if (needsToken && !token()) { if (!byId("ask").open) askToken(); return; }
+  listening = true;
+  const answer = await call("v1/console/live", { cache: "no-store" });
+  if (answer.ok) await answer.body.pipeThrough(new TextDecoderStream()).pipeTo(new WritableStream(new Messages())).catch(() => {});
+  listening = false;
+  if (answer.status === 401) { sessionStorage.removeItem("token"); listen(); return; }
+  setTimeout(listen, RETRY_MS[Math.min(failures, RETRY_MS.length - 1)]);
+  failures += 1;
+}
+
+class Messages {
+  held = "";
+  write(text) {
+    const pieces = (this.held + text).split("\n\n");
+    this.held = pieces.pop();
+    for (const piece of pieces) {
+      feed = JSON.parse(piece.slice("data: ".length));
+      heardAt = Date.now();
+      failures = 0;
+      show();
+    }
+  }
 }
 
 function showAge() {
   const age = Date.now() - heardAt, old = age > STALE_MS, words = byId("fresh");
-  words.textContent = heardAt === 0 ? "connecting" : old ? `nothing heard for ${Math.round(age / 1000)} s: what you see is old` : "live";
+  words.textContent = heardAt === 0 ? (needsToken && !token() ? "a token is needed to look" : "connecting") : old ? `nothing heard for ${Math.round(age / 1000)} s: what you see is old` : "live";
   words.classList.toggle("old", old);
   document.body.classList.toggle("stale", old);
 }
@@ -212,18 +232,23 @@ async function order(name) {
 }
 
 function askToken(next) {
-  ask("Operator token", "From the file operator-token in the home folder. It is kept until this tab closes.",
+  const whose = needsToken ? "From the file operator-token in the home folder, or, only to look, viewer-token." : "From the file operator-token in the home folder.";
+  ask(needsToken ? "Token" : "Operator token", `${whose} It is kept until this tab closes.`,
     [{ name: "token", label: "token", value: "", required: true, type: "password" }], async (given) => {
       sessionStorage.setItem("token", given.token);
-      const answer = await search();
-      if (answer.ok) { if (next) setTimeout(next); return ""; }
+      const answer = next || !needsToken ? await search() : await call("v1/console/reader");
+      if (answer.ok) {
+        if (next) setTimeout(next);
+        listen();
+        return "";
+      }
       sessionStorage.removeItem("token");
       return await saidBy(answer);
     });
 }
 
 async function call(route, options = {}) {
-  const headers = { Authorization: `Bearer ${token()}`, "Content-Type": "application/json" };
+  const headers = { "Content-Type": "application/json", ...(token() ? { Authorization: `Bearer ${token()}` } : {}) };
   try { return await fetch(route, { ...options, headers }); } catch { return new Response("no gateway answers", { status: 503 }); }
 }
 

@@ -30,6 +30,14 @@ def label_guard(token: str, operator: str) -> Guard:
     )
 
 
+def viewer_guard(token: str, operator: str) -> Guard:
+    """The same for reading the console, where that needs a token."""
+    return _guard(
+        [token, operator],
+        "the console needs a token here: give the one from the file viewer-token in the home folder, or the operator's",
+    )
+
+
 def _guard(tokens: Sequence[str], refusal: str) -> Guard:
     """How long the check takes says nothing about how much of a guess was right."""
     expected = [_as_bytes(token) for token in tokens]

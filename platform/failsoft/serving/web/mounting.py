@@ -13,6 +13,7 @@ from failsoft.errors import ConfigError
 from failsoft.serving.task import imported
 
 CONSOLE = "failsoft.console.routes:mount"
+CONSOLE_WITH_TOKEN = "failsoft.console.routes:mount_for_readers"  # noqa: S105 -- a function's name, no secret
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,13 @@ class Mounted:
     rollout: Callable[[], Awaitable[dict[str, Any]]]
     operator: Callable[[str | None], None]
     """Raises NotAuthorizedError unless the ``Authorization`` header is the operator's."""
+
+
+def console_mounts(is_shown: bool, *, needs_token: bool) -> tuple[str, ...]:  # noqa: FBT001 -- the setting's own name
+    """What an app mounts for its console."""
+    if not is_shown:
+        return ()
+    return (CONSOLE_WITH_TOKEN if needs_token else CONSOLE,)
 
 
 def mount_all(app: FastAPI, paths: Sequence[str], mounted: Mounted) -> None:
