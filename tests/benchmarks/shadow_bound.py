@@ -65,8 +65,8 @@ def in_words(ratio: float, cost: CopyCost, *, limit: float) -> str:
     said = f"at most {limit}" if ratio <= limit else f"not shown to be at most {limit}"
     return (
         f"a copy takes {cost.mean_s * 1e6:.0f} µs of the loop ({cost.high_s * 1e6:.0f} at most), choosing whom to copy "
-        f"{cost.choosing_s * 1e6:.1f} µs of each request: by that the live p99 with 1 % of copies is at most {ratio:.4f} "
-        f"times that without: {said}. A neighbour that takes the core from the loop stretches both alike"
+        f"{cost.choosing_s * 1e6:.1f} µs of each request: by that the live p99 with 1 % of copies is at most "
+        f"{ratio:.4f} times that without: {said}. A neighbour that takes the core from the loop stretches both alike"
     )
 
 
