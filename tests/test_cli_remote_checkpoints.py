@@ -82,7 +82,7 @@ def test_ls_tells_the_local_ones_also_while_the_remote_store_is_away(
     monkeypatch.setattr(RemoteStore, "shelf", away)
     said = typed(home, "ls", "first")
     assert said.exit_code == 0
-    assert "only what is here" in said.stdout
+    assert "only what is here" in said.stderr
     assert NAMES[0] in said.stdout
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from failsoft.artifacts.home import Home
 from failsoft.cli.app import DEFAULT_URL, HomeOption, UrlOption, app, console
+from failsoft.cli.said import JsonOption, answer, print_json
 from failsoft.errors import ConfigError
 from failsoft.health.clock import SystemClock
 from failsoft.ingress import LOOPBACK
@@ -21,21 +22,26 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from failsoft.alerts.courier import Courier
+    from failsoft.alerts.settings import AlertSettings
 
 alerts_app = typer.Typer(help="Tell people of events, and let alerts act, as alerts.toml says.", no_args_is_help=True)
 app.add_typer(alerts_app, name="alerts")
 
 
 @alerts_app.command()
-def check(home: HomeOption = None) -> None:
+def check(json_: JsonOption = False, home: HomeOption = None) -> None:
     """Read alerts.toml and say who would be told of what, and which alert may do what."""
     from failsoft.alerts.settings import FILE_NAME, read_settings
 
     place = Home.find(home)
     settings = read_settings(place.root)
-    table = Table("who or which", "what", "how", title=escape(str(place.root / FILE_NAME)))
     for target in settings.send:
         target.address()  # says what is wrong with it
+    if json_:
+        print_json(_as_json(settings))
+        return
+    table = Table("who or which", "what", "how", title=escape(str(place.root / FILE_NAME)))
+    for target in settings.send:
         where = escape(target.to) if target.to.startswith("env:") else "an address in the file"
         table.add_row(f"→ {target.name}", ", ".join(target.kinds), f"{target.form} to {where}, {target.again_after}")
     for rule in settings.receive:
@@ -47,6 +53,7 @@ def check(home: HomeOption = None) -> None:
 @alerts_app.command("test")
 def try_target(
     target: Annotated[str, typer.Argument(help="Its name in alerts.toml.")],
+    json_: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Send one message to a target now, and say what it answered."""
@@ -61,7 +68,7 @@ def try_target(
     event = Event(at_s=SystemClock().wall_s(), side=Side.SERVING, kind="test", subject="failsoft", why=words)
     body = Message(event=event, id="test").body(found[target].form)
     status = _posted(found[target].address(), body)
-    console.print(f"{target} answered {status}")
+    answer(json_, {"target": target, "status": status}, f"{target} answered {status}")
     raise typer.Exit(0 if 200 <= status < 300 else 1)
 
 
@@ -92,6 +99,16 @@ def run(
                 f"taking alerts at http://{host}:{port}/v1/alerts, with the token of {place.root}/alert-token"
             )
             until_interrupted(console)
+
+
+def _as_json(settings: AlertSettings) -> dict[str, object]:
+    """Without the addresses, which may hold secrets."""
+    send = [
+        {"name": one.name, "kinds": one.kinds, "form": one.form, "again_after": one.again_after}
+        for one in settings.send
+    ]
+    receive = [{"alert": one.alert, "action": one.action, "for": one.for_, "run": one.run} for one in settings.receive]
+    return {"send": send, "receive": receive}
 
 
 def _posted(address: str, body: dict[str, object]) -> int:

@@ -11,6 +11,8 @@ import typer
 from failsoft.artifacts.home import Home
 from failsoft.cli import checkpoint_tables as tables
 from failsoft.cli.app import HomeOption, app, console
+from failsoft.cli.completion import complete_run
+from failsoft.cli.said import JsonOption, answer, print_json, progress
 from failsoft.errors import ArtifactMissingError
 from failsoft.health.clock import SystemClock
 
@@ -21,9 +23,11 @@ ckpt = typer.Typer(help="Look at the checkpoints of a run, and remove what no ru
 app.add_typer(ckpt, name="ckpt")
 
 RunArgument = Annotated[
-    str, typer.Argument(help="Name of the run, or the address of its copies, as in s3://bucket/prefix/RUN.")
+    str,
+    typer.Argument(
+        help="Name of the run, or the address of its copies, as in s3://bucket/prefix/RUN.", autocompletion=complete_run
+    ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _WHICH = "Name or position of a checkpoint, or newest."
 
 
@@ -64,11 +68,11 @@ def ls(run: RunArgument, json_: JsonOption = False, home: HomeOption = None) -> 
         store = _shelf(run, Home.find(home))
         places = both_places(ordered(store), noted_remote(store.root))
     if json_:
-        console.print_json(data=[row_of(one) for one in places.seen])
+        print_json([row_of(one) for one in places.seen])
     else:
         console.print(tables.listing(run, places))
     if places.unreadable is not None:
-        console.print(f"[red]only what is here:[/red] {places.unreadable}", soft_wrap=True)
+        progress.print(f"[red]only what is here:[/red] {places.unreadable}", soft_wrap=True)
 
 
 @ckpt.command()
@@ -84,7 +88,7 @@ def verify(run: RunArgument, json_: JsonOption = False, home: HomeOption = None)
         findings = verify_all(_shelf(run, Home.find(home)))
     damaged = [finding for finding in findings if finding.damage is not None]
     if json_:
-        console.print_json(data=[{"name": finding.name, "damage": finding.damage} for finding in findings])
+        print_json([{"name": finding.name, "damage": finding.damage} for finding in findings])
     else:
         console.print(tables.findings(findings))
     if damaged:
@@ -104,7 +108,7 @@ def show(
     with _opened(run, Home.find(home), which) as (artifact,):
         told = described(artifact)
     if json_:
-        console.print_json(data=told)
+        print_json(told)
     else:
         for table in tables.description(told):
             console.print(table)
@@ -124,7 +128,7 @@ def diff(
     with _opened(run, Home.find(home), a, b) as (before, after):
         found = difference(before, after)
     if json_:
-        console.print_json(data=tables.difference_as_json(found))
+        print_json(tables.difference_as_json(found))
     else:
         for table in tables.difference(found):
             console.print(table)
@@ -135,6 +139,7 @@ def fetch(
     url: Annotated[str, typer.Argument(help="Address of a run's copies, as in s3://bucket/prefix/RUN.")],
     run: Annotated[str, typer.Option(help="Name of the run here that gets it.")],
     which: Annotated[str, typer.Argument(help=_WHICH)] = "newest",
+    json_: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Bring a copy from a remote store into a run's folder, verified; failsoft train --remote does so by itself."""
@@ -142,7 +147,8 @@ def fetch(
 
     store = Home.find(home).checkpoints(run, SystemClock())
     artifact = bring(remote_checkpoints(url), which, store)
-    console.print(f"{artifact.name} is whole, in {artifact.path}", soft_wrap=True)
+    told = {"name": artifact.name, "path": artifact.path}
+    answer(json_, told, f"{artifact.name} is whole, in {artifact.path}")
 
 
 @ckpt.command()
@@ -174,7 +180,7 @@ def prune(
     else:
         going, stays = _prune_here(_shelf(run, Home.find(home)), rules, done=yes)
     if json_:
-        console.print_json(data={"removed" if yes else "would_remove": going, "stay": len(stays)})
+        print_json({"removed" if yes else "would_remove": going, "stay": len(stays)})
     else:
         console.print(tables.pruning(stays, going, done=yes))
 

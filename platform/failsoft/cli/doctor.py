@@ -10,6 +10,7 @@ from rich.table import Table
 
 from failsoft.artifacts.home import Home
 from failsoft.cli.app import HomeOption, app, console
+from failsoft.cli.said import JsonOption, print_json
 from failsoft.health.clock import SystemClock
 
 _COLOURS = {"good": "green", "remark": "yellow", "unknown": "yellow", "bad": "red"}
@@ -19,7 +20,7 @@ _COLOURS = {"good": "green", "remark": "yellow", "unknown": "yellow", "bad": "re
 def doctor(
     host: Annotated[str, typer.Option("--host", help="Where a gateway would listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Its port.")] = 8000,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json_: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Look at versions, storage, token, clock, port and Ray, and name each mend. Exit code 1 when one is bad."""
@@ -36,7 +37,7 @@ def doctor(
         *cluster.ray(),
     ]
     if json_:
-        console.print_json(data=[finding.to_json() for finding in findings])
+        print_json([finding.to_json() for finding in findings])
     else:
         table = Table("what", "", "found", "mend")
         for finding in findings:

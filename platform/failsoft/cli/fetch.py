@@ -8,7 +8,9 @@ import typer
 from rich.markup import escape
 
 from failsoft.artifacts.home import Home
-from failsoft.cli.app import HomeOption, app, console, release_app
+from failsoft.cli.app import HomeOption, app, release_app
+from failsoft.cli.completion import complete_release, complete_run
+from failsoft.cli.said import JsonOption, answer, progress
 from failsoft.errors import ArtifactMissingError, ConfigError
 from failsoft.health.clock import SystemClock
 
@@ -26,12 +28,18 @@ _FromOption = Annotated[
 
 @app.command()
 def fetch(
-    run: Annotated[str | None, typer.Option(help="Have this run's newest whole, healthy checkpoint here.")] = None,
-    release: Annotated[str | None, typer.Option(help="Have this release here, by name or newest.")] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(help="Have this run's newest whole, healthy checkpoint here.", autocompletion=complete_run),
+    ] = None,
+    release: Annotated[
+        str | None, typer.Option(help="Have this release here, by name or newest.", autocompletion=complete_release)
+    ] = None,
     from_: _FromOption = None,
     first_start: Annotated[
         bool, typer.Option("--first-start", help="Nothing here and nothing there is fine: a run that begins.")
     ] = False,
+    json_: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Have the newest whole checkpoint or release in the home, verified, before anything starts; for init containers.
@@ -47,19 +55,20 @@ def fetch(
         where = from_ or f"(no --from, no ${REMOTE_VARIABLE})"
         raise ArtifactMissingError(f"nothing to fetch for {run or release!r}: none in {place.root}, none at {where}")
     for remark in () if found is None else found.remarks:
-        console.print(f"[yellow]mind:[/yellow] {escape(remark)}", highlight=False, soft_wrap=True)
+        progress.print(f"[yellow]mind:[/yellow] {escape(remark)}", highlight=False, soft_wrap=True)
     if found is None:
-        console.print(f"nothing is there for {run or release} yet; it begins", highlight=False, markup=False)
+        answer(json_, {"name": None, "path": None}, f"nothing is there for {run or release} yet; it begins")
         return
     how = f"fetched from {from_}" if found.brought else "here already"
-    said = f"{found.artifact.name} is whole, {how}: {found.artifact.path}"
-    console.print(said, highlight=False, markup=False, soft_wrap=True)
+    told = {"name": found.artifact.name, "path": found.artifact.path, "fetched": bool(found.brought)}
+    answer(json_, told, f"{found.artifact.name} is whole, {how}: {found.artifact.path}")
 
 
 @release_app.command()
 def send(
-    name: Annotated[str, typer.Argument(help="Name of a published release.")],
+    name: Annotated[str, typer.Argument(help="Name of a published release.", autocompletion=complete_release)],
     to: Annotated[str, typer.Option("--to", envvar=REMOTE_VARIABLE, help="Store of copies, as in s3://bucket/prefix.")],
+    json_: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Copy a release to a remote store, verified there; failsoft fetch --release brings it to an empty machine."""
@@ -69,7 +78,8 @@ def send(
     remote = _releases_at(to)
     with reached(remote):
         folder = remote.put(artifact)
-    console.print(f"{name} is at {remote.place.shown}/{folder}", highlight=False, markup=False, soft_wrap=True)
+    where = f"{remote.place.shown}/{folder}"
+    answer(json_, {"name": name, "at": where}, f"{name} is at {where}")
 
 
 def _checkpoint(home: Home, run: str, url: str | None) -> Found | None:

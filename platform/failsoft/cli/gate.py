@@ -11,6 +11,8 @@ import typer
 
 from failsoft.artifacts.home import Home
 from failsoft.cli.app import HomeOption, app, console
+from failsoft.cli.completion import complete_release
+from failsoft.cli.said import progress
 from failsoft.health.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -88,7 +90,9 @@ class Judging:
 
 @app.command()
 def gate(
-    candidate: Annotated[str, typer.Argument(help="Name of a published release, or a folder.")],
+    candidate: Annotated[
+        str, typer.Argument(help="Name of a published release, or a folder.", autocompletion=complete_release)
+    ],
     against: AgainstOption = None,
     config: ConfigOption = None,
     traffic: TrafficOption = None,
@@ -107,9 +111,9 @@ def gate(
     from failsoft.release.report import print_report
 
     how = Judging(against=against, config=config, traffic=traffic, waive=waive, replica=replica)
-    report = how.judged(candidate, Home.find(home), console)
+    report = how.judged(candidate, Home.find(home), progress)
     if json_ == "-":
-        print(report.to_json())  # rich would break long lines
+        print(report.to_json())
     else:
         print_report(report, console)
     write_report(report, json_=Path(json_) if json_ not in (None, "-") else None, junit=junit, html=html)

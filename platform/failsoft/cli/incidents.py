@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.markup import escape
 from rich.table import Table
 
 from failsoft.artifacts.home import Home
 from failsoft.cli.app import HomeOption, app, console
+from failsoft.cli.said import JsonOption, print_json, progress
 from failsoft.errors import ArtifactMissingError
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import read_ledger
@@ -27,9 +27,7 @@ _WIDEST_S = 2 * 600.0
 
 
 @app.command()
-def incidents(
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False, home: HomeOption = None
-) -> None:
+def incidents(json_: JsonOption = False, home: HomeOption = None) -> None:
     """List the incidents of serving: when a model was taken out of service, why, how long, and where it stands."""
     from failsoft.incidents.finding import incidents_of
     from failsoft.incidents.story import clock
@@ -37,7 +35,7 @@ def incidents(
     place, now_s = Home.find(home), SystemClock().wall_s()
     stories = _stories(place, incidents_of(read_ledger(place.ledger).events), now_s)
     if json_:
-        console.print_json(data=[_as_json(story) for story in stories], ensure_ascii=True)
+        print_json([_as_json(story) for story in stories])
         return
     table = Table("incident", "began", "took", "release", "stage", "replaced", "why")
     for story in stories:
@@ -74,7 +72,7 @@ def write_incident_report(place: Home, name: str, into: Path | None) -> list[Pat
     paths = [folder / f"{one.name}.html", folder / f"{one.name}.png"]
     write_durably(paths[0], page(story).encode("utf-8"))
     write_durably(paths[1], draw(story))
-    console.print(escape(plain(story.headline())), highlight=False, soft_wrap=True)
+    progress.print(escape(plain(story.headline())), highlight=False, soft_wrap=True)
     return paths
 
 

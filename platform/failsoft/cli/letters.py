@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,9 @@ import typer
 from failsoft.artifacts.home import Home, run_names
 from failsoft.cli import letter_tables as tables
 from failsoft.cli.app import HomeOption, app, console
+from failsoft.cli.completion import complete_run
 from failsoft.cli.letter_words import in_words
+from failsoft.cli.said import JsonOption, answer, print_json, progress
 from failsoft.errors import ArtifactMissingError, ConfigError
 from failsoft.health.clock import SystemClock
 
@@ -25,11 +28,13 @@ dlq = typer.Typer(
 )
 app.add_typer(dlq, name="dlq")
 
-RunArgument = Annotated[str | None, typer.Argument(help="Name of the run; the newest one without it.")]
-WhereArgument = Annotated[
-    list[str], typer.Argument(metavar="[RUN] POSITION", help="A run (else the newest), a position.")
+RunArgument = Annotated[
+    str | None, typer.Argument(help="Name of the run; the newest one without it.", autocompletion=complete_run)
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+WhereArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="[RUN] POSITION", help="A run (else the newest), a position.", autocompletion=complete_run),
+]
 
 
 @dlq.command()
@@ -49,7 +54,7 @@ def ls(
     if json_:
         told = [tables.as_json(one, states.get(one.position, "")) for one in (*book.letters, *book.overtaken)]
         left_out = _left_out(place, name)
-        console.print_json(data={"letters": told} | tables.left_out_as_json(left_out, most=samples))
+        print_json({"letters": told} | tables.left_out_as_json(left_out, most=samples))
         return
     found = sorted((*book.letters, *book.overtaken), key=lambda one: (one.position, one.rank))
     if not found:
@@ -94,7 +99,7 @@ def show(
     texts = job.samples(ids[:samples])
     if json_:
         told = [tables.as_json(letter, state) for letter in letters]
-        console.print_json(data={"letters": told, "samples": [_sample(one) for one in texts]})
+        print_json({"letters": told, "samples": [_sample(one) for one in texts]})
         return
     for table in tables.full(letters, state):
         console.print(table)
@@ -107,6 +112,7 @@ def export(
     out: Annotated[Path, typer.Option(help="File to write: JSON, one letter a line, with its samples.")],
     run: RunArgument = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+    json_: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Write all dead letters of a run, with the texts of their samples, into one file: whole, or not at all."""
@@ -124,7 +130,8 @@ def export(
         for one in found
     ]
     write_durably(out, "".join(json.dumps(line) + "\n" for line in lines).encode())
-    console.print(f"{len(lines)} letters of run {job.run}: {out}", markup=False, highlight=False, soft_wrap=True)
+    told = {"run": job.run, "letters": len(lines), "file": out}
+    answer(json_, told, f"{len(lines)} letters of run {job.run}: {out}")
 
 
 @dlq.command()
@@ -136,7 +143,7 @@ def replay(
 ) -> None:
     """Meet a dead batch again: was it the data, the numerics, the model state, or the hardware?"""
     job, (position,) = _job_and_positions(Home.find(home), where, most=1)
-    with console.status(f"batch at position {position}") as line:
+    with progress.status(f"batch at position {position}") as line:
         found = job.replay(
             position,
             max_walk=walk,
@@ -144,7 +151,7 @@ def replay(
             say=line.update,
         )
     if json_:
-        console.print_json(data=found.as_data())
+        print_json(found.as_data())
         return
     for table in tables.replayed(found):
         console.print(table)
@@ -155,12 +162,16 @@ def replay(
 @dlq.command()
 def requeue(
     where: Annotated[
-        list[str], typer.Argument(metavar="[RUN] POSITION...", help="A run (else the newest), positions.")
+        list[str],
+        typer.Argument(
+            metavar="[RUN] POSITION...", help="A run (else the newest), positions.", autocompletion=complete_run
+        ),
     ],
     without: Annotated[
         list[str] | None, typer.Option(help="Leave this sample out (id or name); may be repeated.")
     ] = None,
     why: Annotated[str, typer.Option("--why", help="Reason, kept in the list.")] = "",
+    json_: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Put dead batches on the run's list: it trains on them after its planned batches, once."""
@@ -169,21 +180,14 @@ def requeue(
         raise ConfigError("--without is about one batch; requeue the positions one by one")
     for position in positions:
         job.book.of_batch(position)  # a position without a letter is refused before any other goes on the list
-    for position in positions:
-        entry = job.requeue(position, without=without or (), why=why, clock=SystemClock())
-        left_out = f", {len(entry.without)} left out" if entry.without else ""
-        console.print(
-            f"position {position}: {len(entry.sample_indices)} samples requeued{left_out}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-    console.print(
-        f"next: {job.way_to_start} (with the settings that it was started with)",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
+    done = [job.requeue(position, without=without or (), why=why, clock=SystemClock()) for position in positions]
+    words = [
+        f"position {entry.position_of_letter}: {len(entry.sample_indices)} samples requeued"
+        + (f", {len(entry.without)} left out" if entry.without else "")
+        for entry in done
+    ]
+    way = f"next: {job.way_to_start} (with the settings that it was started with)"
+    answer(json_, {"run": job.run, "requeued": [asdict(entry) for entry in done]}, *words, way)
 
 
 def _run(place: Home, run: str | None) -> str:

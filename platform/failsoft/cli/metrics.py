@@ -8,6 +8,7 @@ import typer
 from rich.table import Table
 
 from failsoft.cli.app import app, console
+from failsoft.cli.said import JsonOption, print_json
 from failsoft.errors import ConfigError
 from failsoft.health.metric import Metric
 from failsoft.health.metric_page import as_markdown
@@ -17,7 +18,7 @@ from failsoft.health.metric_table import TABLE
 @app.command()
 def metrics(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print docs/metrics.md.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json_: JsonOption = False,
 ) -> None:
     """List what Prometheus can scrape: names, kinds, labels, and what each one says."""
     if markdown and json_:
@@ -25,7 +26,7 @@ def metrics(
     if markdown:
         typer.echo(as_markdown(TABLE.values()), nl=False)
     elif json_:
-        console.print_json(data=[_plain(metric) for metric in TABLE.values()])
+        print_json([_plain(metric) for metric in TABLE.values()])
     else:
         console.print(_table())
 
@@ -35,7 +36,7 @@ def _table() -> Table:
     for name in ("metric", "kind", "labels", "what it says"):
         table.add_column(name, overflow="fold")
     for metric in TABLE.values():
-        labels = ", ".join(label.name for label in metric.labels)
+        labels = ", ".join(label.name for label in metric.all_labels)
         table.add_row(metric.exported, metric.kind, labels, metric.help)
     return table
 
@@ -47,6 +48,6 @@ def _plain(metric: Metric) -> dict[str, object]:
         "side": metric.side,
         "unit": metric.unit,
         "help": metric.help,
-        "labels": {label.name: list(label.values) for label in metric.labels},
+        "labels": {label.name: list(label.values) for label in metric.all_labels},
         "buckets": list(metric.buckets),
     }

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from failsoft.cli.app import app, console
+from failsoft.cli.said import JsonOption, print_json
 
 
 @app.command()
@@ -17,7 +18,7 @@ def plan(
     restart: Annotated[str, typer.Option(help="From a failure to the first new step, like 60s.")] = "60s",
     step: Annotated[str | None, typer.Option(help="Time of one step; then the answer is in steps, too.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 7,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json_: JsonOption = False,
 ) -> None:
     """How often to checkpoint: the interval that wastes least (Young/Daly), checked by a small simulation."""
     from failsoft.cli.plan_words import as_json, in_words, trial_table
@@ -34,7 +35,7 @@ def plan(
     step_s = None if step is None else parse_duration_s(step)
     trials = side_by_side(setting, seed=seed)
     if json_:
-        console.print_json(data=as_json(setting, trials, step_s=step_s))
+        print_json(as_json(setting, trials, step_s=step_s))
         return
     console.print(trial_table(trials))
     for line in in_words(setting, trials, step_s=step_s):

@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 
 from failsoft.artifacts.home import Home
-from failsoft.cli.app import HomeOption, app, console
+from failsoft.cli.app import HomeOption, app
+from failsoft.cli.completion import complete_run
+from failsoft.cli.said import JsonOption, answer
 from failsoft.errors import ArtifactMissingError, ConfigError, PreemptedError
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.health.ledger import Side, read_ledger
@@ -18,9 +20,12 @@ _LAST_WORDS = frozenset({"preempted", "notice_missed", "run_left", "run_finished
 
 @app.command()
 def preempt(
-    run: Annotated[str, typer.Argument(help="Name of the run, as in: failsoft train --run NAME.")],
+    run: Annotated[
+        str, typer.Argument(help="Name of the run, as in: failsoft train --run NAME.", autocompletion=complete_run)
+    ],
     why: Annotated[str, typer.Option(help="Goes to the ledger.")] = "told by failsoft preempt",
     wait: Annotated[float, typer.Option(help="Seconds to wait until its workers have left; 0 returns at once.")] = 0.0,
+    json_: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Tell a run to save after its present step and leave; its process exits with 143, the same command goes on.
@@ -40,7 +45,8 @@ def preempt(
     drop_notice(place.run(run), why)
     if wait and not _left(place, run, before, clock, wait):
         raise PreemptedError(f"run {run!r} was told, and has not left after {wait:g} s; see: failsoft runs {run}")
-    console.print(f"run {run} {'has left' if wait else 'is told'}; its own command takes it up again")
+    words = f"run {run} {'has left' if wait else 'is told'}; its own command takes it up again"
+    answer(json_, {"run": run, "told": True, "has_left": bool(wait)}, words)
 
 
 def _left(place: Home, run: str, before: int, clock: Clock, wait_s: float) -> bool:

@@ -12,6 +12,7 @@ import typer
 
 from failsoft.artifacts.home import Home
 from failsoft.cli.app import HomeOption, app, console
+from failsoft.cli.said import JsonOption, print_json
 from failsoft.errors import NoRayError
 from failsoft.local_ray import local_ray
 from train_jobs.connect import ray_answers
@@ -32,7 +33,7 @@ def preflight(
     ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Nodes with fewer CPUs hold no worker and are left out.")] = 1,
     gpu: Annotated[bool, typer.Option("--gpu", help="Look at free GPUs, too, and let nodes meet over NCCL.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json_: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Look at each node: known products, memory, disk, error counters, an all-reduce. Exit code 1 when one fails.
@@ -49,7 +50,7 @@ def preflight(
         settings = RaySettings(folder=place, ledger=place / "ledger.jsonl", threads_per_worker=threads, gpu=gpu)
         reports = look_at_nodes(settings, PreflightPolicy())
     if json_:
-        console.print_json(data=[_as_json(report) for report in reports])
+        print_json([_as_json(report) for report in reports])
     else:
         _print(reports)
     if not reports or not all(report.passed for report in reports):

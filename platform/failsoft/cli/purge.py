@@ -9,6 +9,7 @@ import typer
 
 from failsoft.artifacts.home import Home
 from failsoft.cli.app import HomeOption, app, console
+from failsoft.cli.said import JsonOption, print_json
 from failsoft.durations import parse_duration_s
 from failsoft.errors import ConfigError
 from failsoft.health.clock import Clock, SystemClock
@@ -38,7 +39,7 @@ def purge(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count, also with --yes.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Remove; without it everything is only counted.")] = False,
     why: Annotated[str, typer.Option("--why", help="Reason, kept in the ledger; write nobody's data into it.")] = "",
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json_: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Remove kept texts, requests that went wrong, counts, events, dead letters, stacks or pages: by age or by person.
@@ -55,7 +56,7 @@ def purge(
     found = task.carry_out(why=why)
     copies = [] if only_count else [str(path) for path in task.still_there()]
     if json_:
-        console.print_json(data={"dry_run": only_count, "removed": found.to_json(), "still_in": copies})
+        print_json({"dry_run": only_count, "removed": found.to_json(), "still_in": copies})
     else:
         _say(found, copies, only_count=only_count)
     if copies:

@@ -11,7 +11,9 @@ import typer
 
 from failsoft.artifacts.home import Home
 from failsoft.cli.app import DEFAULT_URL, HomeOption, UrlOption, WhyOption, console, release_app
+from failsoft.cli.completion import complete_release
 from failsoft.cli.gate import FAILED, AgainstOption, ConfigOption, Judging, ReplicaOption, TrafficOption, WaiveOption
+from failsoft.cli.said import JsonOption, answer, print_json, progress
 from failsoft.errors import ArtifactMissingError, DamagedArtifactError, GateError
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Ledger, Side
@@ -21,8 +23,7 @@ if TYPE_CHECKING:
     from failsoft.release.leftovers import Leftover
     from failsoft.release.shelf import Standing
 
-_Name = Annotated[str, typer.Argument(help="Name of a published release.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_Name = Annotated[str, typer.Argument(help="Name of a published release.", autocompletion=complete_release)]
 _KEEP = 5
 
 
@@ -42,6 +43,7 @@ def publish(
     config: ConfigOption = None,
     waive: WaiveOption = None,
     replica: ReplicaOption = True,
+    json_: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Gate a candidate and publish it, whole and for good. A training run publishes by itself when it ends.
@@ -64,30 +66,30 @@ def publish(
         probe=how.probe(),
     )
     try:
-        with console.status(f"judging {source}"):
+        with progress.status(f"judging {source}"):
             bundle = republish(asked, home=found, clock=SystemClock())
     except GateError as error:
         typer.echo(f"failsoft: {error}", err=True)
         raise typer.Exit(code=FAILED) from error
-    console.print(f"published {bundle.name} ({bundle.digest})", highlight=False, markup=False)
-    console.print(f"next: failsoft release promote {bundle.name}", highlight=False, markup=False)
+    told, next_ = {"release": bundle.name, "digest": bundle.digest}, f"next: failsoft release promote {bundle.name}"
+    answer(json_, told, f"published {bundle.name} ({bundle.digest})", next_)
 
 
 @release_app.command()
-def ls(json_: _Json = False, home: HomeOption = None) -> None:
+def ls(json_: JsonOption = False, home: HomeOption = None) -> None:
     """List releases, and why each of them stays."""
     from failsoft.cli.release_tables import as_json, listing
 
     found = Home.find(home)
     standing = _standings(found, _KEEP)
     if json_:
-        print(json.dumps(as_json(standing), indent=1))
+        print_json(as_json(standing))
     else:
         console.print(listing(standing, found.releases(SystemClock()).foreign()))
 
 
 @release_app.command()
-def show(name: _Name, json_: _Json = False, home: HomeOption = None) -> None:
+def show(name: _Name, json_: JsonOption = False, home: HomeOption = None) -> None:
     """Verify a release and show what it says of itself: baseline, provenance, gates, waivers."""
     from failsoft.artifacts.bundle import Bundle, Role
     from failsoft.cli.release_tables import details, facts
@@ -99,7 +101,7 @@ def show(name: _Name, json_: _Json = False, home: HomeOption = None) -> None:
     report = None if ungated else stored_report(bundle)
     if json_:
         gates = {"gates": json.loads(report.to_json()) if report else None}
-        print(json.dumps({"release": name} | dict(facts(bundle)) | gates, indent=1))
+        print_json({"release": name} | dict(facts(bundle)) | gates)
         return
     console.print(details(bundle))
     if report:
@@ -110,7 +112,10 @@ def show(name: _Name, json_: _Json = False, home: HomeOption = None) -> None:
 
 @release_app.command()
 def promote(
-    name: Annotated[str | None, typer.Argument(help="Name of a release; the newest published one without it.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Name of a release; the newest published one without it.", autocompletion=complete_release),
+    ] = None,
     when_gated: Annotated[
         bool, typer.Option("--when-gated", help="Judge it again first, against what serves now; only a pass goes on.")
     ] = False,
@@ -121,6 +126,7 @@ def promote(
     waive: WaiveOption = None,
     replica: ReplicaOption = True,
     url: UrlOption = DEFAULT_URL,
+    json_: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Let a release begin its way: shadow, canary, ramp. The served one stands by. Exit code 2: a gate failed."""
@@ -128,18 +134,14 @@ def promote(
     name = name or _newest(found)
     if when_gated:
         how = Judging(against=against, config=config, traffic=traffic, waive=waive, replica=replica)
-        _stop_unless_passed(how, name, found)
+        _stop_unless_passed(how, name, found, json_=json_)
     with GatewayClient(url, token=found.operator_token()) as client:
         plan = client.propose(name, again=again)
-    console.print(
-        f"{name}: {plan.get('stage')}, plan epoch {plan.get('epoch')}. Watch with: failsoft status",
-        highlight=False,
-        markup=False,
-    )
+    answer(json_, plan, f"{name}: {plan.get('stage')}, plan epoch {plan.get('epoch')}. Watch with: failsoft status")
 
 
 @release_app.command()
-def rollback(why: WhyOption, url: UrlOption = DEFAULT_URL, home: HomeOption = None) -> None:
+def rollback(why: WhyOption, url: UrlOption = DEFAULT_URL, json_: JsonOption = False, home: HomeOption = None) -> None:
     """Give up whichever release is on trial or has just come into service: the one before, still warm, serves at once.
 
     A change of the plan: nothing is loaded, and no replica starts anew.
@@ -151,15 +153,12 @@ def rollback(why: WhyOption, url: UrlOption = DEFAULT_URL, home: HomeOption = No
         began_s = clock.monotonic_s()
         after = client.steer(release, "abort", why=why, by=getpass.getuser())
         took_ms = (clock.monotonic_s() - began_s) * 1000
-    console.print(
-        f"rolled back from {release} in {took_ms:.0f} ms: {after.get('why')} (plan epoch {after.get('epoch')})",
-        highlight=False,
-        markup=False,
-    )
+    words = f"rolled back from {release} in {took_ms:.0f} ms: {after.get('why')} (plan epoch {after.get('epoch')})"
+    answer(json_, after | {"took_ms": round(took_ms, 1)}, words)
 
 
 @release_app.command()
-def pin(name: _Name, why: WhyOption, home: HomeOption = None) -> None:
+def pin(name: _Name, why: WhyOption, json_: JsonOption = False, home: HomeOption = None) -> None:
     """Keep a release, whatever is removed otherwise, until it is unpinned."""
     from failsoft.release.shelf import Pins
 
@@ -167,18 +166,18 @@ def pin(name: _Name, why: WhyOption, home: HomeOption = None) -> None:
     found.releases(SystemClock()).open(name)
     Pins(found).pin(name, why)
     _ledger(found).record("release_pinned", why, release=name)
-    console.print(f"{name} stays until: failsoft release unpin {name}", highlight=False, markup=False)
+    answer(json_, {"release": name, "pinned": why}, f"{name} stays until: failsoft release unpin {name}")
 
 
 @release_app.command()
-def unpin(name: _Name, home: HomeOption = None) -> None:
+def unpin(name: _Name, json_: JsonOption = False, home: HomeOption = None) -> None:
     """Let a pinned release go."""
     from failsoft.release.shelf import Pins
 
     found = Home.find(home)
     Pins(found).unpin(name)
     _ledger(found).record("release_unpinned", "an operator's order", release=name)
-    console.print(f"{name} is no longer pinned", highlight=False, markup=False)
+    answer(json_, {"release": name, "pinned": None}, f"{name} is no longer pinned")
 
 
 @release_app.command()
@@ -188,6 +187,7 @@ def gc(
     damaged_days: Annotated[float, typer.Option(help="Damaged ones, put aside, stay so long …")] = 14.0,
     damaged_gb: Annotated[float, typer.Option(help="… and the newest, up to so many GB of all.")] = 10.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    json_: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Remove old releases; never the served one, what is loaded, what was served before, or what is pinned.
@@ -197,21 +197,18 @@ def gc(
     found = Home.find(home)
     going = [standing for standing in _standings(found, keep) if not standing.kept_for]
     rest = [*_rest(found, keep_candidates), *_damaged(found, damaged_days, damaged_gb)]
+    said, gone, words = "would remove" if dry_run else "removed", list[dict[str, object]](), list[str]()
     for standing in going:
         name = standing.artifact.name
         if not dry_run and not _removed(found, keep, name):
-            console.print(f"{name} stays: it came into use or was pinned just now", highlight=False, markup=False)
+            words.append(f"{name} stays: it came into use or was pinned just now")
             continue
-        said = "would remove" if dry_run else "removed"
-        console.print(f"{said} {name} ({standing.size_bytes / 1e6:.2f} MB)", highlight=False, markup=False)
-    for leftover in rest:
-        size_mb = leftover.size_bytes / 1e6
-        if dry_run or leftover.remove():
-            said = "would remove" if dry_run else "removed"
-            words = f"{said} {leftover.folder.name} ({size_mb:.2f} MB): {leftover.what}"
-            console.print(words, highlight=False, markup=False)
-    if not going and not rest:
-        console.print("nothing to remove", highlight=False, markup=False)
+        gone.append({"name": name, "size_bytes": standing.size_bytes, "what": "release"})
+        words.append(f"{said} {name} ({standing.size_bytes / 1e6:.2f} MB)")
+    for leftover in (one for one in rest if dry_run or one.remove()):
+        gone.append({"name": leftover.folder.name, "size_bytes": leftover.size_bytes, "what": leftover.what})
+        words.append(f"{said} {leftover.folder.name} ({leftover.size_bytes / 1e6:.2f} MB): {leftover.what}")
+    answer(json_, {said.replace(" ", "_"): gone}, *(words if going or rest else ("nothing to remove",)))
 
 
 def _rest(home: Home, keep: int) -> list[Leftover]:
@@ -244,13 +241,14 @@ def _removed(home: Home, keep: int, name: str) -> bool:
     return True
 
 
-def _stop_unless_passed(how: Judging, release: str, home: Home) -> None:
+def _stop_unless_passed(how: Judging, release: str, home: Home, *, json_: bool) -> None:
     from failsoft.release.report import print_report
 
-    report = how.judged(release, home, console)
-    print_report(report, console)
+    report = how.judged(release, home, progress)
+    print_report(report, progress if json_ else console)
     if not report.passed:
-        console.print(f"{release} was not promoted; what serves goes on", highlight=False, markup=False)
+        told = {"promoted": False, "gates": json.loads(report.to_json())}
+        answer(json_, told, f"{release} was not promoted; what serves goes on")
         raise typer.Exit(code=FAILED)
 
 

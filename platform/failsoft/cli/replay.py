@@ -15,7 +15,9 @@ from rich.table import Table
 
 from failsoft.artifacts.home import Home
 from failsoft.cli.app import HomeOption, app, console
+from failsoft.cli.completion import complete_incident, complete_release
 from failsoft.cli.incidents import story_of
+from failsoft.cli.said import print_json
 from failsoft.errors import ArtifactMissingError, ConfigError
 from failsoft.health.clock import SystemClock
 from failsoft.health.plain_text import plain
@@ -27,9 +29,15 @@ if TYPE_CHECKING:
 @app.command()
 def replay(
     incident: Annotated[
-        str | None, typer.Argument(help="Its name; incident-last is the last one. Without: see --text.")
+        str | None,
+        typer.Argument(
+            help="Its name; incident-last is the last one. Without: see --text.", autocompletion=complete_incident
+        ),
     ] = None,
-    release: Annotated[str | None, typer.Option("--release", help="Of which; the newest one without it.")] = None,
+    release: Annotated[
+        str | None,
+        typer.Option("--release", help="Of which; the newest one without it.", autocompletion=complete_release),
+    ] = None,
     text: Annotated[list[str] | None, typer.Option("--text", help="A text of your own; as often as you like.")] = None,
     own: Annotated[str | None, typer.Option("--app", help="Own app, as package.module:config.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
@@ -54,8 +62,7 @@ def replay(
         raise ArtifactMissingError(f"there is no release in {releases.root}; make one with: failsoft train")
     found = tried(Bundle.of(artifact), asked, clock, SPEC if own is None else app_named(own))
     if json_:
-        for one in found:
-            typer.echo(json.dumps(asdict(one)))
+        print_json((asdict(one) for one in found), lines=True)
     else:
         console.print(_table(found, artifact.name))
 

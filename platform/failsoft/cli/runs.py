@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -13,19 +12,25 @@ from rich.markup import escape
 from failsoft.artifacts.home import Home, run_names
 from failsoft.cli import run_tables as tables
 from failsoft.cli.app import HomeOption, app, console
+from failsoft.cli.completion import complete_run, complete_run_or_incident
 from failsoft.cli.incidents import INCIDENT, write_incident_report
+from failsoft.cli.said import JsonOption, answer, print_json, progress
 from failsoft.errors import ArtifactMissingError, ConfigError
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Event, Side, read_ledger
 
-RunArgument = Annotated[str, typer.Argument(help="Name of the run, as in: failsoft train --run NAME.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+RunArgument = Annotated[
+    str,
+    typer.Argument(help="Name of the run, as in: failsoft train --run NAME.", autocompletion=complete_run_or_incident),
+]
 _LAST_EVENTS = 12
 
 
 @app.command()
 def runs(
-    run: Annotated[str | None, typer.Argument(help="Name of one run, to see all of it.")] = None,
+    run: Annotated[
+        str | None, typer.Argument(help="Name of one run, to see all of it.", autocompletion=complete_run)
+    ] = None,
     json_: JsonOption = False,
     sweep: Annotated[
         bool, typer.Option("--sweep", help="Give memory back that runs without a driver have left on this host.")
@@ -37,13 +42,13 @@ def runs(
 
     place, now_s = Home.find(home), SystemClock().wall_s()
     if sweep:
-        _sweep(place, now_s)
+        _sweep(place, now_s, json_=json_)
         return
     events = read_ledger(place.ledger).events
     if run is None:
         looks = all_whereabouts(place.runs, events, now_s=now_s)
         if json_:
-            console.print_json(data=[look.to_json() for look in looks])
+            print_json([look.to_json() for look in looks])
         else:
             console.print(
                 tables.runs(looks) if looks else escape(f"no runs in {place.runs}; start one with: failsoft train")
@@ -52,7 +57,7 @@ def runs(
         return
     look = whereabouts(_folder(place, run), events, now_s=now_s)
     if json_:
-        console.print_json(data=look.to_json())
+        print_json(look.to_json())
         return
     for table in tables.detail(look, _of(run, events)[-_LAST_EVENTS:], now_s=now_s):
         console.print(table)
@@ -83,18 +88,22 @@ def goodput(
         draw_goodput(found, plot)
     if json_ or metrics:
         shown = as_metrics(found) + degraded_metrics.as_metrics(look.summary.degraded, run=run)
-        typer.echo(json.dumps(found.to_json(), indent=2) if json_ else shown)
+        if json_:
+            print_json(found.to_json())
+        else:
+            typer.echo(shown)
         return
     for table in tables.goodput(found):
         console.print(table)
     if plot is not None:
-        console.print(f"drawn: {plot}", markup=False, highlight=False, soft_wrap=True)
+        progress.print(f"drawn: {plot}", markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
 def report(
     run: RunArgument,
     into: Annotated[Path | None, typer.Option(help="Folder for the report; the run's own when left out.")] = None,
+    json_: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Write one page and one picture of a run or an incident that stand alone: what happened, and what it cost."""
@@ -103,18 +112,17 @@ def report(
 
     place, now_s = Home.find(home), SystemClock().wall_s()
     if run.startswith(INCIDENT) and not place.run(run).is_dir():
-        _say_written(write_incident_report(place, run, into))
+        _say_written(write_incident_report(place, run, into), json_=json_)
         return
     events = _of(run, read_ledger(place.ledger).events)
     folder = _folder(place, run)
     look = whereabouts(folder, events, now_s=now_s)
-    _say_written(write_run_report(look, events, into=into or folder, now_s=now_s))
+    _say_written(write_run_report(look, events, into=into or folder, now_s=now_s), json_=json_)
 
 
-def _say_written(paths: Iterable[Path | None]) -> None:
-    for path in paths:
-        if path is not None:
-            console.print(f"written: {path}", markup=False, highlight=False, soft_wrap=True)
+def _say_written(paths: Iterable[Path | None], *, json_: bool) -> None:
+    written = [path for path in paths if path is not None]
+    answer(json_, {"written": written}, *(f"written: {path}" for path in written))
 
 
 @app.command()
@@ -129,7 +137,7 @@ def verify(
 
     found = judge(_folder(Home.find(home), run), max_ids=ids)
     if json_:
-        console.print_json(data=found.to_json())
+        print_json(found.to_json())
     else:
         console.print(tables.exactness(found))
         for line in tables.odd_ids(found):
@@ -156,11 +164,11 @@ def _tell_left_over(place: Home, now_s: float) -> None:
         console.print("to give it back: failsoft runs --sweep (a run then goes on from its last checkpoint on disk)")
 
 
-def _sweep(place: Home, now_s: float) -> None:
+def _sweep(place: Home, now_s: float, *, json_: bool) -> None:
     from failsoft.training.snapshots.leftovers import left_over, sweep
 
     given_back = sweep(left_over(place.runs, now_s))
-    console.print(f"{given_back / 1e6:.0f} MB of left-over snapshots are given back", highlight=False)
+    answer(json_, {"bytes": given_back}, f"{given_back / 1e6:.0f} MB of left-over snapshots are given back")
 
 
 def _of(run: str, events: Iterable[Event]) -> list[Event]:

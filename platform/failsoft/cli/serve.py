@@ -14,6 +14,8 @@ from rich.markup import escape
 
 from failsoft.artifacts.home import Home
 from failsoft.cli.app import HomeOption, app, console
+from failsoft.cli.completion import complete_release
+from failsoft.cli.said import progress
 from failsoft.ingress import LOOPBACK, Entry, Ingress, entry
 from failsoft.local_ray import local_ray
 
@@ -27,7 +29,10 @@ _SLOW_MS = 25.0
 @app.command()
 def serve(
     release: Annotated[
-        str | None, typer.Option(help="Release to serve first; the newest published one without it.")
+        str | None,
+        typer.Option(
+            help="Release to serve first; the newest published one without it.", autocompletion=complete_release
+        ),
     ] = None,
     profile: Annotated[str, typer.Option(help="production (minutes) or drill (seconds).")] = "production",
     gateways: Annotated[int, typer.Option(min=1, help="Gateway replicas.")] = 2,
@@ -35,6 +40,14 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = LOOPBACK,
     ingress: Annotated[
         Ingress | None, typer.Option(help="Serve's own proxy, or HAProxy; the fast one where it can be had.")
+    ] = None,
+    grpc_port: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65_535,
+            help="Also speak the Open Inference Protocol over gRPC here; Serve opens this port on all interfaces.",
+        ),
     ] = None,
     own: Annotated[
         str | None, typer.Option("--app", help="Own app, as package.module:config; the example without it.")
@@ -55,11 +68,13 @@ def serve(
         from serve_apps.runtime import start
 
         spec = SPEC if own is None else app_named(own)
-        settings = settings_of({"home": root.root, "release": release, "profile": profile, "gateways": gateways})
-        with console.status("starting gateways, models, fallback and controller"):
-            running = start(settings, port=port, host=host, make=partial(build_app, spec))
+        asked = {"home": root.root, "release": release, "profile": profile, "gateways": gateways}
+        settings = settings_of(asked | {"grpc_from": "loopback" if host == LOOPBACK else "anywhere"})
+        with progress.status("starting gateways, models, fallback and controller"):
+            running = start(settings, port=port, host=host, make=partial(build_app, spec), grpc_port=grpc_port)
         try:
             _say_hello(running.url, running.first_status, way, profile, body=_body_for(spec))
+            _say_grpc(grpc_port, host)
             _watch(running.url)
         finally:
             running.stop()
@@ -73,6 +88,16 @@ def _watch(url: str) -> None:
 
     with IngressProbe(url, P99Watch(limit_ms=_SLOW_MS), console.print, clock=SystemClock()):
         until_interrupted(console)
+
+
+def _say_grpc(port: int | None, host: str) -> None:
+    """Where it listens is not ours to choose, and is said."""
+    if port is not None:
+        who = "calls from elsewhere are refused" if host == LOOPBACK else "whoever reaches it is answered"
+        console.print(
+            f"[yellow]mind:[/yellow] gRPC at port {port} listens on all interfaces, as Ray Serve opens it; {who}",
+            highlight=False,
+        )
 
 
 def _body_for(spec: AppSpec) -> str:

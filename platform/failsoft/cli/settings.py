@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from failsoft.cli.app import app, console
+from failsoft.cli.said import JsonOption, print_json
 from failsoft.errors import ConfigError
 
 
@@ -18,6 +20,7 @@ from failsoft.errors import ConfigError
 def settings(
     name: Annotated[str | None, typer.Argument(help="A class or a field, like StagePolicy or deadline_ms.")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print all of them as docs/settings.md.")] = False,
+    json_: JsonOption = False,
 ) -> None:
     """List every setting: its class, its type, its default and what it means."""
     from failsoft.cli.settings_page import all_settings, as_markdown, matching
@@ -27,6 +30,11 @@ def settings(
         classes = matching(classes, name)
         if not classes:
             raise ConfigError(f"no class or field of settings is called {name!r}; see them all with: failsoft settings")
+    if markdown and json_:
+        raise ConfigError("--markdown and --json are two forms of the same answer; ask for one of them")
+    if json_:
+        print_json([asdict(there) for there in classes])
+        return
     if markdown:
         typer.echo(as_markdown(classes), nl=False)
         return

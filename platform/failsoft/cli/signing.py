@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from failsoft.artifacts.home import Home
-from failsoft.cli.app import HomeOption, WhyOption, console, release_app
+from failsoft.cli.app import HomeOption, WhyOption, release_app
+from failsoft.cli.said import JsonOption, answer
 from failsoft.errors import ConfigError
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Ledger, Side
@@ -19,6 +20,7 @@ from failsoft.health.ledger import Ledger, Side
 def new_key(
     file: Annotated[Path, typer.Argument(help="Where the private half goes; a new file that only you can read.")],
     what: Annotated[str, typer.Option(help="Said behind the key where it is trusted, such as whose it is.")] = "",
+    json_: JsonOption = False,
 ) -> None:
     """Make a key that signs releases, and print the line that trusts it.
 
@@ -27,7 +29,8 @@ def new_key(
     """
     from failsoft.artifacts.signing_keys import make_signing
 
-    print(make_signing(file).line(what))
+    line = make_signing(file).line(what)
+    answer(json_, {"trust": line, "private_key": file}, line)
 
 
 @release_app.command()
@@ -38,6 +41,7 @@ def sign(
     vouch: Annotated[
         bool, typer.Option("--vouch", help="I know where it is from: also if no accepted key signed it.")
     ] = False,
+    json_: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Sign published releases anew with the key that signs now. Their contents and digests stay what they are.
@@ -54,11 +58,11 @@ def sign(
     )
     if every == (name is not None) or (every and vouch):
         raise ConfigError("name one release, or give --all; vouch for one release at a time")
+    done: dict[str, str] = {}
     for one in [name] if name is not None else [artifact.name for artifact in store.listing()]:
         changed = sign_again(store, one, vouch=vouch)
         if changed:
             ledger.record("release_signed", why, release=one, vouched=vouch, by=getpass.getuser())
-        console.print(f"{one} {'is signed' if changed else 'was signed so before'}", highlight=False, markup=False)
-    if every:
-        for one, objection in store.foreign().items():
-            console.print(f"{one} is not signed: {objection}", highlight=False, markup=False)
+        done[one] = "is signed" if changed else "was signed so before"
+    objections = {one: f"is not signed: {why}" for one, why in store.foreign().items()} if every else {}
+    answer(json_, done | objections, *(f"{one} {said}" for one, said in (done | objections).items()))

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from failsoft.cli.app import app, console
+from failsoft.cli.said import JsonOption, print_json
 from failsoft.errors import ConfigError
 from failsoft.health.monitor import HealthPolicy
 
@@ -33,7 +34,7 @@ def simulate(
     confidence: Annotated[float, typer.Option(help="In a log: answers below it are bad.")] = 0.65,
     max_false_trips: Annotated[float, typer.Option(help="So many false trips a day are borne.")] = 1.0,
     seed: Annotated[int, typer.Option(help="The same one gives the same numbers.")] = 0,
-    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json_: JsonOption = False,
 ) -> None:
     """Say what a trip policy does: false trips a day on a healthy model, and how soon it notices a broken one.
 
@@ -52,7 +53,7 @@ def simulate(
     plan = TrialPlan(policy=policy, scenario=scenario, max_false_trips_per_day=max_false_trips, seed=seed)
     trial = run_trial(course, plan)
     if json_:
-        console.print_json(data=trial.as_json())
+        print_json(trial.as_json())
     else:
         for line in trial.in_words():
             console.print(line, markup=False, highlight=False, soft_wrap=True)

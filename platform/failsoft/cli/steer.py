@@ -9,16 +9,18 @@ import typer
 
 from failsoft.artifacts.home import Home
 from failsoft.cli.app import DEFAULT_URL, HomeOption, UrlOption, WhyOption, app, console, release_app
+from failsoft.cli.completion import complete_release
+from failsoft.cli.said import JsonOption, answer, print_json
 from failsoft.errors import ServingError
 from failsoft.remote import GatewayClient
 
-_ReleaseArgument = Annotated[str, typer.Argument(help="Name of the release; as failsoft status shows it.")]
+_ReleaseArgument = Annotated[
+    str, typer.Argument(help="Name of the release; as failsoft status shows it.", autocompletion=complete_release)
+]
 
 
 @app.command()
-def status(
-    url: UrlOption = DEFAULT_URL, json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
-) -> None:
+def status(url: UrlOption = DEFAULT_URL, json_: JsonOption = False) -> None:
     """Say what a running app does now: stage, what it waits for, who answers, which replicas follow."""
     from failsoft.cli.rollout_words import rollout_rows
     from failsoft.demo.report import Table
@@ -27,7 +29,7 @@ def status(
     with GatewayClient(url) as client:
         answer, rollout = client.status(), _rollout(client)
     if json_:
-        console.print_json(data=answer | {"rollout": rollout})
+        print_json(answer | {"rollout": rollout})
         return
     console.print(status_table(answer))
     title = "The rollout, as the controller knows it"
@@ -41,6 +43,7 @@ def degrade(
         str | None, typer.Option("--for", help="End by itself after this time, like 90s, 15m or 2h.")
     ] = None,
     url: UrlOption = DEFAULT_URL,
+    json_: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Hold the model back for everyone, on every replica, until restored or the time is over.
@@ -52,36 +55,55 @@ def degrade(
     for_s = parse_duration_s(for_) if for_ else None
     with _operator(url, home) as client:
         plan = client.degrade(for_s=for_s, why=why, by=_me())
-    console.print(f"degraded: plan epoch {plan.get('epoch')}. Undo with: failsoft restore --why '…'")
+    answer(json_, plan, f"degraded: plan epoch {plan.get('epoch')}. Undo with: failsoft restore --why '…'")
 
 
 @app.command()
-def restore(why: WhyOption, url: UrlOption = DEFAULT_URL, home: HomeOption = None) -> None:
+def restore(why: WhyOption, url: UrlOption = DEFAULT_URL, json_: JsonOption = False, home: HomeOption = None) -> None:
     """End an operator's force; the model returns through shadow, canary and ramp."""
     with _operator(url, home) as client:
         plan = client.restore(why=why, by=_me())
-    console.print(f"restored: stage {plan.get('stage')}, plan epoch {plan.get('epoch')}. Watch with: failsoft status")
+    words = f"restored: stage {plan.get('stage')}, plan epoch {plan.get('epoch')}. Watch with: failsoft status"
+    answer(json_, plan, words)
 
 
 @release_app.command()
-def abort(release: _ReleaseArgument, why: WhyOption, url: UrlOption = DEFAULT_URL, home: HomeOption = None) -> None:
+def abort(
+    release: _ReleaseArgument,
+    why: WhyOption,
+    url: UrlOption = DEFAULT_URL,
+    json_: JsonOption = False,
+    home: HomeOption = None,
+) -> None:
     """Give a release up, on trial or in service: the older one, still warm, serves at once."""
     with _operator(url, home) as client:
-        _say(client.steer(release, "abort", why=why, by=_me()))
+        _say(client.steer(release, "abort", why=why, by=_me()), json_=json_)
 
 
 @release_app.command()
-def hold(release: _ReleaseArgument, why: WhyOption, url: UrlOption = DEFAULT_URL, home: HomeOption = None) -> None:
+def hold(
+    release: _ReleaseArgument,
+    why: WhyOption,
+    url: UrlOption = DEFAULT_URL,
+    json_: JsonOption = False,
+    home: HomeOption = None,
+) -> None:
     """Keep a release in the stage where it is; it still falls when it is ill."""
     with _operator(url, home) as client:
-        _say(client.steer(release, "hold", why=why, by=_me()))
+        _say(client.steer(release, "hold", why=why, by=_me()), json_=json_)
 
 
 @release_app.command()
-def resume(release: _ReleaseArgument, why: WhyOption, url: UrlOption = DEFAULT_URL, home: HomeOption = None) -> None:
+def resume(
+    release: _ReleaseArgument,
+    why: WhyOption,
+    url: UrlOption = DEFAULT_URL,
+    json_: JsonOption = False,
+    home: HomeOption = None,
+) -> None:
     """Let a release that is held go on by itself."""
     with _operator(url, home) as client:
-        _say(client.steer(release, "resume", why=why, by=_me()))
+        _say(client.steer(release, "resume", why=why, by=_me()), json_=json_)
 
 
 @release_app.command()
@@ -92,12 +114,13 @@ def advance(
         str | None, typer.Option("--from", help="The stage that it has passed; the one it is in now without it.")
     ] = None,
     url: UrlOption = DEFAULT_URL,
+    json_: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Let a release that has passed its stage into the next one: where it is held, or goes by hand. Skips nothing."""
     with _operator(url, home) as client:
         from_stage = from_ or str(client.rollout()["plan"]["stage"])
-        _say(client.steer(release, "advance", why=why, by=_me(), from_stage=from_stage))
+        _say(client.steer(release, "advance", why=why, by=_me(), from_stage=from_stage), json_=json_)
 
 
 def _me() -> str:
@@ -120,5 +143,5 @@ def _rollout(client: GatewayClient) -> dict[str, Any]:
         return {"error": str(error)}
 
 
-def _say(plan: dict[str, Any]) -> None:
-    console.print(f"{plan.get('why')} (plan epoch {plan.get('epoch')}). Watch with: failsoft status", markup=False)
+def _say(plan: dict[str, Any], *, json_: bool) -> None:
+    answer(json_, plan, f"{plan.get('why')} (plan epoch {plan.get('epoch')}). Watch with: failsoft status")
