@@ -29,6 +29,7 @@ from failsoft.training.survival.preflight_faults import NodeFault
 from failsoft.training.survival.room import WorkerRange
 from failsoft.training.survival.warmth import SparePolicy
 from failsoft.training.survival.watch_policy import WatchPolicy
+from failsoft.training.trackers.tracker import Address
 from failsoft.training.validation_plan import ValidationPlan
 from train_jobs.driver_watch import DriverWatchPolicy
 from train_jobs.storage import StoragePolicy
@@ -133,6 +134,8 @@ class JobConfig:
     """The network between workers."""
     spares: SparePolicy = field(default_factory=SparePolicy)
     """Warm processes that stand by for a restart of the workers."""
+    track: tuple[str, ...] = ()
+    """Trackers that follow the run: ``tensorboard:FOLDER``, ``mlflow:URI``, ``wandb:PROJECT``."""
     record_consumed: bool = False
     """Write down the ids of all batches that the run consumes, so that ``failsoft verify`` can judge it."""
     publish: bool = True
@@ -160,9 +163,17 @@ class JobConfig:
             refuse_address(self.remote)
         return MirrorPolicy(stop_after_s=self.remote_stop_after_s)
 
+    def trackers(self) -> tuple[Address, ...]:
+        """Where the run is followed."""
+        found = tuple(Address.parse(text) for text in self.track)
+        if len(set(found)) < len(found):
+            raise ConfigError(f"track is {', '.join(self.track)}; name each tracker once")
+        return found
+
     def __post_init__(self) -> None:
         """Refuse what cannot be run."""
         self.keeping()
+        self.trackers()
         Cadence(every_steps=self.checkpoint_every_steps, every_s=self.checkpoint_every_s)
         refuse_run_name(self.run)
         self.mirroring()

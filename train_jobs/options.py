@@ -80,6 +80,8 @@ def _add_eyes(made: argparse.ArgumentParser) -> None:
     looks = "look at the validation split after so many updates; the best checkpoint is then the best by that"
     add("--validate-every", type=int, metavar="STEPS", help=looks)
     add("--validate-at-epoch-end", action="store_true", help="look at it when an epoch is consumed")
+    board = "also follow the run there: tensorboard:FOLDER, mlflow:URI, wandb:PROJECT; may be given several times"
+    add("--track", action="append", metavar="ADDRESS", help=board)
     relieved = "others take over part of a slow worker's samples, until it recovers; left out: it is only named"
     add("--relieve-slow-workers", action="store_true", help=relieved)
 
@@ -116,6 +118,7 @@ def config_of(given: argparse.Namespace) -> JobConfig:
         remote_stop_after_s=given.remote_stop_after,
         validate_every_steps=given.validate_every,
         validate_at_epoch_end=given.validate_at_epoch_end,
+        track=tuple(given.track or ()),
         pace_remedy=RemedyPolicy() if given.relieve_slow_workers else None,
         preflight=PreflightPolicy() if given.preflight else None,
         spares=SparePolicy(per_worker=int(given.spares)),

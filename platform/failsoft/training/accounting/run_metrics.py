@@ -44,14 +44,16 @@ class RunMetrics:
         ledger: where its events are.
         book: gets what is found.
         clock: measures ages and throughput.
+        remembers: each event counts once, also across drivers; False: all that is in the ledger counts.
     """
 
-    def __init__(self, folder: Path, ledger: Path, book: MetricBook, clock: Clock) -> None:
+    def __init__(self, folder: Path, ledger: Path, book: MetricBook, clock: Clock, *, remembers: bool = True) -> None:
         self._folder, self._book, self._clock = folder, book, clock
         self._run = folder.name
         self._tail = Tail(ledger)
         self._events: list[Event] = []
-        self._seen: _Seen | None = _read_seen(folder)
+        self._remembers = remembers
+        self._seen: _Seen | None = _read_seen(folder) if remembers else None
         self._moved, self._saved = Age(clock), Age(clock)
         self._before: tuple[float, int] | None = None
         self._sums_due_s = clock.monotonic_s()
@@ -84,7 +86,7 @@ class RunMetrics:
         self._seen = None if lines else self._seen  # asked for once: whatever comes after the first lines is new
         for number, (_, event) in enumerate(lines):
             self._read(event, count=number >= counted)
-        if len(lines) > counted:
+        if len(lines) > counted and self._remembers:
             _write_seen(self._folder, _Seen(count=len(self._events), mark=_mark(lines[-1][0])))
 
     def _ours(self, line: bytes) -> Event | None:

@@ -1,0 +1,1 @@
+"""Experiment trackers that follow a run: TensorBoard, MLflow, Weights & Biases. They may fail, hang or be away."""
