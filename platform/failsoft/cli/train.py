@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from failsoft.cli import train_options as ask
 from failsoft.cli.app import HomeOption, app, console
+from failsoft.cli.said import JsonOption, print_json, progress
 from failsoft.training.escalation import Poisoned
 from failsoft.training.snapshots.snapshot_place import SnapshotPlace
 
@@ -47,6 +48,7 @@ def train(
     preflight: ask.PreflightOption = True,
     spares: ask.SparesOption = True,
     publish: ask.PublishOption = True,
+    json_: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Train intents and slots, print the quality as a table, gate and publish a release.
@@ -56,7 +58,7 @@ def train(
     given = Namespace(**locals())  # by the names that ``python -m train_jobs.intent_ner`` knows them
     from train_jobs.options import config_of
 
-    _show_result(_trained(config_of(given)))
+    _show_result(_trained(config_of(given)), json_=json_)
 
 
 def _trained(config: JobConfig) -> JobResult:
@@ -66,13 +68,16 @@ def _trained(config: JobConfig) -> JobResult:
 
     notice = Notice()
     with hearing(notice):
-        carry_out = partial(supervise_job, notice=notice, say=partial(console.print, markup=False))
-        return train_with_progress(config, console, carry_out)
+        carry_out = partial(supervise_job, notice=notice, say=partial(progress.print, markup=False))
+        return train_with_progress(config, progress, carry_out)
 
 
-def _show_result(result: JobResult) -> None:
+def _show_result(result: JobResult, *, json_: bool) -> None:
     from failsoft.demo.tables import quality_table, to_rich, training_table
 
+    if json_:
+        print_json(result.to_json())
+        return
     console.print(f"corpus: {result.corpus_report}", markup=False)
     console.print(to_rich(quality_table(result.quality)))
     console.print(to_rich(training_table(result.summary, result.quality)))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from failsoft.cli.completion import complete_run
 from failsoft.training.escalation import Poisoned
 from failsoft.training.snapshots.snapshot_place import SnapshotPlace
 from train_jobs.config import Preset
@@ -14,7 +15,10 @@ from train_jobs.config import Preset
 DataOption = Annotated[
     Path | None, typer.Option(help="Folder with SNIPS or CLINC150 JSON files; the embedded corpus without it.")
 ]
-RunOption = Annotated[str, typer.Option(help="Name of the run; the same name again goes on where it stopped.")]
+RunOption = Annotated[
+    str,
+    typer.Option(help="Name of the run; the same name again goes on where it stopped.", autocompletion=complete_run),
+]
 WorkersOption = Annotated[
     str, typer.Option(metavar="N|MIN:MAX", help="Ray Train workers: a number, or a range like 1:4.")
 ]
