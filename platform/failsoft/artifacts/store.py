@@ -82,8 +82,14 @@ class ArtifactStore:
 
         return self._make_visible(name, prepare)
 
-    def adopt(self, name: str, write: Fill, manifest: Manifest) -> Artifact:
+    def adopt(self, name: str, write: Fill, manifest: Manifest, *, beat: Callable[[], None] | None = None) -> Artifact:
         """Make a copy of what was published elsewhere visible, with the manifest that it has there.
+
+        Args:
+            name: of the copy.
+            write: brings the files.
+            manifest: of what was published.
+            beat: as in :meth:`open`.
 
         Raises:
             ArtifactError: the name is taken.
@@ -93,7 +99,7 @@ class ArtifactStore:
 
         def prepare(aside: Path) -> Manifest:
             write(aside)
-            verify_files(aside, manifest)
+            verify_files(aside, manifest, beat)
             return manifest
 
         return self._make_visible(name, prepare)

@@ -19,6 +19,7 @@ from failsoft.errors import ConfigError
 from failsoft.health.clock import SystemClock
 from failsoft.serving.config import AppConfig
 from failsoft.serving.gateway import Gateway
+from failsoft.serving.pacing import LoadingPolicy
 from failsoft.serving.plan.plan import Colour
 from failsoft.serving.replicas.deployments import Fallback, ModelColour
 from failsoft.serving.rollout.one_slot import SLOT
@@ -61,6 +62,7 @@ def build_app(config: AppSpec, settings: ServeSettings | Mapping[str, Any] | Non
         profile=asked.profile,
         slots=asked.slots,
         gateway=gateway,
+        loading=LoadingPolicy(share=asked.loading_share),
         mounts=console_mounts(asked.console, needs_token=asked.console_token),
         allow_planned_faults=asked.allow_planned_faults,
     )

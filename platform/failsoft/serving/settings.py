@@ -39,6 +39,8 @@ class ServeSettings(BaseModel):
     """Calls of one gateway waiting for one model; beyond it they are shed."""
     max_model_ongoing: int = Field(default=8, ge=1)
     """Calls that one model replica takes at once."""
+    loading_share: float = Field(default=0.2, ge=0.01, le=1.0)
+    """Share of the time for which a model replica reads a release while another model answers; 1: without pauses."""
     keep_texts: bool = False
     """Keep the texts of a few requests that went wrong, for ``failsoft replay``; off, only their shapes are kept."""
     traces: str | None = None

@@ -19,10 +19,14 @@ from failsoft.artifacts.manifest import Manifest, digest_bytes, read_manifest
 from failsoft.artifacts.store import Artifact, ArtifactStore
 from failsoft.errors import ArtifactError
 from failsoft.health.clock import Clock
+from failsoft.serving.pacing import LoadingPolicy, Pace
 
 MEMORY = Path("/dev/shm")  # noqa: S108 -- the memory file system of Linux; what lies there is verified before it is used
 _SPARE = 1.5
 """So many times a release's bytes must be free: the copy itself, and what the node needs to go on."""
+_PIECE_BYTES = 512 * 1024
+_COPYING = LoadingPolicy(pauses_at_most_s=60.0)
+"""The process that copies is the one whose model answers, and nobody waits for a copy."""
 _ABANDONED_S = 600.0
 """A copy that nobody has written to for so long is what a killed replica left; a live one grows all the time."""
 
@@ -135,8 +139,9 @@ class HostShelf:
             if not self._is_ours():
                 self.refusals[name] = f"{self._memory.root} belongs to another user; remove it to have releases kept"
                 return
-            artifact = self._store.open(name)
-            self._memory.adopt(name, _copier(artifact), artifact.manifest)
+            beat = Pace(_COPYING, self._clock, spare=lambda: True, on_hurry=lambda _why: None).beat
+            artifact = self._store.open(name, beat=beat)
+            self._memory.adopt(name, _copier(artifact, beat), artifact.manifest, beat=beat)
         except (ArtifactError, OSError) as error:
             if name not in self.kept():  # else another replica was first
                 self.refusals[name] = f"not kept in memory: {error}"
@@ -144,14 +149,22 @@ class HostShelf:
             self.refusals.pop(name, None)
 
 
-def _copier(artifact: Artifact) -> Callable[[Path], None]:
+def _copier(artifact: Artifact, beat: Callable[[], None]) -> Callable[[Path], None]:
     def write(aside: Path) -> None:
         for name in artifact.manifest.files:
             target = aside / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(artifact.path / name, target)
+            _copy_file(artifact.path / name, target, beat)
 
     return write
+
+
+def _copy_file(source: Path, target: Path, beat: Callable[[], None]) -> None:
+    piece = memoryview(bytearray(_PIECE_BYTES))
+    with source.open("rb", buffering=0) as given, target.open("wb") as taken:
+        while count := given.readinto(piece):
+            taken.write(piece[:count])
+            beat()
 
 
 def _last_written_s(folder: Path) -> float:
