@@ -17,6 +17,7 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; } .say { font-size: 1.15rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; }
+th[scope=row] { font-weight: inherit; }
 th, td { text-align: left; padding: .3rem .9rem; border-bottom: 1px solid #8884; vertical-align: top; }
 td.n { text-align: right; font-variant-numeric: tabular-nums; }
 img { max-width: 100%; height: auto; background: #fff; } code { font-family: ui-monospace, Menlo, Consolas, monospace; }
@@ -47,7 +48,7 @@ def page(story: Story) -> str:
         _reproduction(story),
     ]
     head = f"{_META}<title>{escape(title)}</title>"
-    body = "".join(parts)
+    body = f"<main>{''.join(parts)}</main>"
     return f'<!doctype html><html lang="en"><head>{head}<style>{_STYLE}</style></head><body>{body}</body></html>'
 
 
@@ -83,7 +84,7 @@ def _specimens(story: Story) -> str:
         else "only their shape"
     )
     return _table(
-        f"Some of the requests that went wrong ({kept})", ["about", "", "request", "said"], rows, numbers=False
+        f"Some of the requests that went wrong ({kept})", ["about", "why", "request", "said"], rows, numbers=False
     )
 
 
@@ -121,13 +122,21 @@ def _reproduction(story: Story) -> str:
 
 
 def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = True) -> str:
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
+    """The first column names its row where no column has a name of its own."""
+    heads = "".join(f'<th scope="col">{escape(column)}</th>' if column else "<td></td>" for column in columns)
+    head = f"<tr>{heads}</tr>" if any(columns) else ""
     kind = ' class="n"' if numbers else ""
-    body = "".join(
-        "<tr>" + "".join(f"<td{kind if place else ''}>{_shown(cell)}</td>" for place, cell in enumerate(row)) + "</tr>"
-        for row in rows
-    )
-    return f'<h2>{escape(title)}</h2><div class="wide"><table><tr>{head}</tr>{body}</table></div>'
+    body = "".join(f"<tr>{_first(row[0], columns)}{_rest(row[1:], kind)}</tr>" for row in rows)
+    place = f'<div class="wide" tabindex="0" role="group" aria-label="{escape(title)}">'
+    return f"<h2>{escape(title)}</h2>{place}<table>{head}{body}</table></div>"
+
+
+def _first(cell: str, columns: Sequence[str]) -> str:
+    return f"<td>{_shown(cell)}</td>" if columns[0] else f'<th scope="row">{_shown(cell)}</th>'
+
+
+def _rest(cells: Sequence[str], kind: str) -> str:
+    return "".join(f"<td{kind}>{_shown(cell)}</td>" for cell in cells)
 
 
 def _part(phase: Totals, count: int) -> str:
