@@ -95,7 +95,7 @@ def assert_reported(browser: Any, there: Recorded, name: str) -> None:
     assert trouble.what in text
     assert_whole(text, is_fall=trouble.why == "stage", broke=trouble.broke)
     (body,) = listed(home)
-    assert body["name"] == there.incident.name
+    assert (body["name"], body["kind"], body["hit"] > 0) == (there.incident.name, there.incident.kind, True)
     context = browser.new_context()
     page = context.new_page()
     page.goto(page_file.as_uri())

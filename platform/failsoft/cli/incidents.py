@@ -28,12 +28,12 @@ _WIDEST_S = 2 * 600.0
 
 @app.command()
 def incidents(json_: JsonOption = False, home: HomeOption = None) -> None:
-    """List the incidents of serving: when a model was taken out of service, why, how long, and where it stands."""
+    """List the incidents of serving: falls of a model, waves of overload and of bad input; why, how long, how many."""
     from failsoft.incidents.finding import incidents_of
     from failsoft.incidents.story import clock
 
     place, now_s = Home.find(home), SystemClock().wall_s()
-    stories = _stories(place, incidents_of(read_ledger(place.ledger).events), now_s)
+    stories = _stories(place, incidents_of(read_ledger(place.ledger).events, now_s=now_s), now_s)
     if json_:
         print_json([_as_json(story) for story in stories])
         return
@@ -45,9 +45,9 @@ def incidents(json_: JsonOption = False, home: HomeOption = None) -> None:
             one.name,
             clock(one.began_s),
             took,
-            one.release,
-            one.stage,
-            f"{during.replaced:,} of {during.answers:,}",
+            one.release or "–",
+            one.stage or "–",
+            f"{story.hit():,} of {during.answers:,}",
         )
         table.add_row(*(escape(plain(cell)) for cell in (*cells, one.why[:100])))
     console.print(table if stories else escape(f"no incident in {place.ledger}"))
@@ -84,14 +84,15 @@ def story_of(place: Home, name: str) -> Story:
     """
     from failsoft.incidents.finding import incidents_of, named
 
-    found = incidents_of(read_ledger(place.ledger).events)
+    now_s = SystemClock().wall_s()
+    found = incidents_of(read_ledger(place.ledger).events, now_s=now_s)
     one = named(found, name)
     if one is None:
         there = ", ".join(there.name for there in found[-5:]) or "none"
         raise ArtifactMissingError(
             f"there is no {name!r} in {place.ledger}; the last: {there}; see: failsoft incidents"
         )
-    return _stories(place, [one], SystemClock().wall_s())[0]
+    return _stories(place, [one], now_s)[0]
 
 
 def _stories(place: Home, those: Sequence[Incident], now_s: float) -> list[Story]:
@@ -109,6 +110,9 @@ def _as_json(story: Story) -> dict[str, Any]:
     one = story.incident
     return {
         "name": one.name,
+        "kind": str(one.kind),
+        "what": story.account().what,
+        "hit": story.hit(),
         "began_s": one.began_s,
         "ended_s": one.ended_s,
         "release": one.release,
