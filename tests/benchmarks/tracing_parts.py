@@ -68,7 +68,8 @@ def _sending(outcome: Outcome, rounds: int) -> None:
         span.attributes |= {"failsoft.arm": "subject", "failsoft.verdict": "good", "failsoft.time_left_ms": 240.0}
 
     def written_down() -> bytes:
-        return encode_spans([readable(span, 1_700_000_000.0, resource) for span in spans]).SerializeToString()
+        message = encode_spans([readable(span, 1_700_000_000.0, resource) for span in spans])
+        return bytes(message.SerializeToString())
 
     contenders = [Contender(name="128 spans to OTLP", run=written_down)]
     outcome.add("the sending thread", interleave(contenders, rounds=rounds, control="128 spans to OTLP"))

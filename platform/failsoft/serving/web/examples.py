@@ -70,19 +70,6 @@ PLAN: dict[str, Any] = {
     "relapses": 0,
     "why": "SERVING → DEGRADED: the model answers oddly since 02:15",
 }
-STATUS: dict[str, Any] = {
-    "gateway": "gateway-1f0c2d3e",
-    "pid": 4711,
-    "torch_loaded": False,
-    "starting": [],
-    "epoch": 12,
-    "stage": "serving",
-    "health": {"status": "healthy", "bad": 1, "total": 100, "reason": "1 bad of 100 (1.00%), below 20.00%"},
-    "fallback": {"release": "r-20260301", "refusal": None},
-    "rungs_resting": {},
-    "stand_ins_resting": {},
-    "counts": {"answers_by_source": {"primary": 99, "gbdt": 1}, "outcomes": {"subject_good": 99, "subject_weak": 1}},
-}
 
 DETAILS: dict[int, str] = {
     400: "no plan can be made of this order; see what it says and send another",

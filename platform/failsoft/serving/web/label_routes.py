@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-from fastapi import Body, Depends, FastAPI, Security
+from fastapi import Body, Depends, FastAPI, Response, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -14,6 +14,7 @@ from failsoft.serving.watching.answer_memory import answer_key
 from failsoft.serving.watching.late_labels import Told
 from failsoft.serving.web.api_description import refusals
 from failsoft.serving.web.as_json import read_as_json
+from failsoft.serving.web.as_sent import as_sent
 from failsoft.serving.web.messages import MAX_TEXTS, Id
 
 LABELS = "/v1/labels"
@@ -49,6 +50,19 @@ class LateLabels(BaseModel):
     labels: list[LateLabel] = Field(min_length=1, max_length=MAX_LABELS)
 
 
+class LabelEnds(BaseModel):
+    """How many labels came to which end; an end that none came to is left out."""
+
+    counted: int = Field(default=0, description="Held against, or for, the weights that gave the answer.")
+    repeated: int = Field(default=0, description="The answer has its label already.")
+    handed_on: int = Field(default=0, description="This gateway did not give the answer: the others are asked.")
+    not_a_models: int = Field(default=0, description="The fallback gave the answer.")
+    other_weights: int = Field(default=0, description="The weights that gave the answer are not loaded any more.")
+    unknown_label: int = Field(default=0, description="The release knows no such label.")
+    ambiguous: int = Field(default=0, description="Different answers were given under this id.")
+    not_compared: int = Field(default=0, description="Nobody can say whether the answer fits the label.")
+
+
 _EXAMPLES: dict[str, Any] = {
     "two": {
         "value": {
@@ -82,8 +96,8 @@ def add_labels(
 
     async def labels(
         body: Annotated[LateLabels, read_as_json(LateLabels), Body(openapi_examples=_EXAMPLES)],
-    ) -> dict[str, int]:
-        return take([Told(answer_key(one.request_id, one.item), one.label) for one in body.labels])
+    ) -> Response:
+        return as_sent(take([Told(answer_key(one.request_id, one.item), one.label) for one in body.labels]))
 
     app.add_api_route(
         LABELS,
@@ -91,6 +105,7 @@ def add_labels(
         methods=["POST"],
         summary="Tell the right labels of answers that were given before; the same label twice counts once",
         dependencies=[Depends(may_label)],
+        response_model=LabelEnds,
         response_description="How many came to which end",
         responses=refusals(LABELS, 400, 401, 413, 422) | {200: {"content": {"application/json": {"examples": _ENDS}}}},
     )

@@ -23,15 +23,17 @@ from failsoft.errors import (
     NotAuthorizedError,
     SaturatedError,
 )
-from failsoft.serving.web import examples
+from failsoft.serving.web import examples, status_examples
 from failsoft.serving.web.answer_headers import headers_of
 from failsoft.serving.web.api_description import describe, refusals
 from failsoft.serving.web.as_json import read_as_json
+from failsoft.serving.web.as_sent import as_sent
 from failsoft.serving.web.bodies import BodyLimit
 from failsoft.serving.web.headers import NAMED, CallerId, SessionId, WaitsMs, of_one_caller
 from failsoft.serving.web.messages import Ask
 from failsoft.serving.web.problems import PROTOCOL, refusal
 from failsoft.serving.web.quick_door import QuickDoor
+from failsoft.serving.web.status_bodies import HealthzBody, PlanBody, StatusBody
 from failsoft.serving.web.steering_routes import ANSWERS, Steers, add_steering
 from failsoft.serving.web.turnstile import ITEMS_EACH, RETRY_AFTER_S, Room, Turnstile
 from failsoft.serving.web.way_in import Layer, NettedApp
@@ -92,7 +94,7 @@ class Front(Protocol):
 
 
 _ANSWERS: dict[str, dict[str, Any]] = {
-    _STATUS: {"serving": {"value": examples.STATUS}},
+    _STATUS: {"serving": {"value": status_examples.STATUS}},
     _HEALTH: {"ok": {"value": {"status": "ok"}}},
     _DEGRADE: {"plan": {"value": examples.PLAN}},
     _RESTORE: {"plan": {"value": examples.PLAN}},
@@ -151,11 +153,11 @@ def _add_answers(app: FastAPI, front: Front, room: Room, wire: Wire) -> None:
     body = Body(openapi_examples=dict(wire.request_examples))
     predict.__annotations__["body"] = Annotated[wire.request, read_as_json(wire.request), body]
 
-    async def status() -> dict[str, Any]:
-        return front.status()
+    async def status() -> Response:
+        return as_sent(front.status())
 
-    async def healthz() -> dict[str, str]:
-        return {"status": "ok"}
+    async def healthz() -> Response:
+        return as_sent({"status": "ok"})
 
     app.add_api_route(
         _PREDICT,
@@ -172,6 +174,7 @@ def _add_answers(app: FastAPI, front: Front, room: Room, wire: Wire) -> None:
         status,
         methods=["GET"],
         summary="What this gateway replica knows",
+        response_model=StatusBody,
         response_description="What it knows; there may be more fields than these",
         responses=refusals(_STATUS),
     )
@@ -180,6 +183,7 @@ def _add_answers(app: FastAPI, front: Front, room: Room, wire: Wire) -> None:
         healthz,
         methods=["GET"],
         summary="Whether this gateway replica answers",
+        response_model=HealthzBody,
         response_description="It answers",
         responses=refusals(_HEALTH),
     )
@@ -200,17 +204,17 @@ def _add_operator(app: FastAPI, front: Front, guard: Guard) -> Callable[..., Non
     def operator(token: _Token) -> None:
         guard(None if token is None else f"{token.scheme} {token.credentials}")
 
-    async def degrade(order: Annotated[Force, Body(openapi_examples=examples.FORCES)]) -> dict[str, Any]:
-        return await front.degrade(for_s=order.for_s, why=order.why, by=order.by)
+    async def degrade(order: Annotated[Force, Body(openapi_examples=examples.FORCES)]) -> Response:
+        return as_sent(await front.degrade(for_s=order.for_s, why=order.why, by=order.by))
 
-    async def restore(order: Annotated[Reason, Body(openapi_examples=examples.REASONS)]) -> dict[str, Any]:
-        return await front.restore(why=order.why, by=order.by)
+    async def restore(order: Annotated[Reason, Body(openapi_examples=examples.REASONS)]) -> Response:
+        return as_sent(await front.restore(why=order.why, by=order.by))
 
     async def propose(
         name: Annotated[str, Path(description="Of a published release.", examples=[examples.RELEASE_NAME])],
         again: _Again = False,  # noqa: FBT002 -- the name is in the URL
-    ) -> dict[str, Any]:
-        return await front.propose(name, again=again)
+    ) -> Response:
+        return as_sent(await front.propose(name, again=again))
 
     refused = (400, 401, 404, 409, 413, 422, 503)
     for path, order, summary in (
@@ -224,6 +228,7 @@ def _add_operator(app: FastAPI, front: Front, guard: Guard) -> Callable[..., Non
             methods=["POST"],
             summary=summary,
             dependencies=[Depends(operator)],
+            response_model=PlanBody,
             response_description="The plan that this made, stored and in force",
             responses=refusals(path.format(name=examples.RELEASE_NAME), *refused),
         )

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Protocol
 
-from fastapi import Body, Depends, FastAPI, Path
+from fastapi import Body, Depends, FastAPI, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from failsoft.serving.web import examples
+from failsoft.serving.web import examples, status_examples
 from failsoft.serving.web.api_description import refusals
+from failsoft.serving.web.as_sent import as_sent
+from failsoft.serving.web.rollout_bodies import RolloutBody
+from failsoft.serving.web.status_bodies import PlanBody
 
 ROLLOUT = "/v1/rollout"
 _RELEASE = "/v1/releases/{name}"
@@ -68,26 +71,26 @@ _SUMMARIES = {
     "advance": "Let a release that has passed its stage into the next one by hand",
 }
 
-ANSWERS: dict[str, dict[str, Any]] = {
-    ROLLOUT: {"serving": {"value": {"waits_for": "nothing: the subject serves", "plan": examples.PLAN}}}
-} | {f"{_RELEASE}/{verb}": {"plan": {"value": examples.PLAN}} for verb in _SUMMARIES}
+ANSWERS: dict[str, dict[str, Any]] = {ROLLOUT: {"serving": {"value": status_examples.ROLLOUT}}} | {
+    f"{_RELEASE}/{verb}": {"plan": {"value": examples.PLAN}} for verb in _SUMMARIES
+}
 """For each path examples of what it says when all is well."""
 
 
 def add_steering(app: FastAPI, steers: Steers, operator: Callable[..., None]) -> None:
     """Add the routes. ``operator`` is the dependency that lets only an operator through."""
 
-    async def abort(name: _Name, order: Annotated[TrialOrder, Body(openapi_examples=_ORDERS)]) -> dict[str, Any]:
-        return await steers.abort(name, why=order.why, by=order.by)
+    async def abort(name: _Name, order: Annotated[TrialOrder, Body(openapi_examples=_ORDERS)]) -> Response:
+        return as_sent(await steers.abort(name, why=order.why, by=order.by))
 
-    async def hold(name: _Name, order: Annotated[TrialOrder, Body(openapi_examples=_ORDERS)]) -> dict[str, Any]:
-        return await steers.hold(name, why=order.why, by=order.by)
+    async def hold(name: _Name, order: Annotated[TrialOrder, Body(openapi_examples=_ORDERS)]) -> Response:
+        return as_sent(await steers.hold(name, why=order.why, by=order.by))
 
-    async def resume(name: _Name, order: Annotated[TrialOrder, Body(openapi_examples=_ORDERS)]) -> dict[str, Any]:
-        return await steers.resume(name, why=order.why, by=order.by)
+    async def resume(name: _Name, order: Annotated[TrialOrder, Body(openapi_examples=_ORDERS)]) -> Response:
+        return as_sent(await steers.resume(name, why=order.why, by=order.by))
 
-    async def advance(name: _Name, order: Annotated[Step, Body(openapi_examples=_STEPS)]) -> dict[str, Any]:
-        return await steers.advance(name, from_stage=order.from_stage, why=order.why, by=order.by)
+    async def advance(name: _Name, order: Annotated[Step, Body(openapi_examples=_STEPS)]) -> Response:
+        return as_sent(await steers.advance(name, from_stage=order.from_stage, why=order.why, by=order.by))
 
     for order in (abort, hold, resume, advance):
         path = f"{_RELEASE}/{order.__name__}"
@@ -97,6 +100,7 @@ def add_steering(app: FastAPI, steers: Steers, operator: Callable[..., None]) ->
             methods=["POST"],
             summary=_SUMMARIES[order.__name__],
             dependencies=[Depends(operator)],
+            response_model=PlanBody,
             response_description="The plan after this, stored and in force",
             responses=refusals(path.format(name=examples.RELEASE_NAME), *_REFUSED),
         )
@@ -104,14 +108,15 @@ def add_steering(app: FastAPI, steers: Steers, operator: Callable[..., None]) ->
 
 
 def _add_rollout(app: FastAPI, steers: Steers) -> None:
-    async def rollout() -> dict[str, Any]:
-        return await steers.rollout()
+    async def rollout() -> Response:
+        return as_sent(await steers.rollout())
 
     app.add_api_route(
         ROLLOUT,
         rollout,
         methods=["GET"],
         summary="Where the rollout stands and what it waits for, as the controller knows it",
+        response_model=RolloutBody,
         response_description="What it knows; there may be more fields than these",
         responses=refusals(ROLLOUT, 503),
     )
