@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 _NICENESS = 5
-"""Of 0 to 19: it gets a third of what a thread gets that has work to do, and all of a core that is idle. Not more:
-Python's lock is its process's own, and whoever holds it without a core keeps that process's health checks waiting."""
+"""Steps below the others of its process: it gets a third of what a thread gets that has work to do, and all of a core
+that is idle. Not more: Python's lock is its process's own, and whoever holds it without a core keeps that process's health checks waiting."""
 
 
 def giving_way(name: str) -> ThreadPoolExecutor:
@@ -22,4 +22,5 @@ def giving_way(name: str) -> ThreadPoolExecutor:
 
 def _step_back() -> None:
     with suppress(OSError, AttributeError):  # Linux takes a thread's number here; elsewhere nothing is lost
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        own = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, own, min(19, os.getpriority(os.PRIO_PROCESS, own) + _NICENESS))
