@@ -9,7 +9,8 @@ from contextlib import suppress
 
 _NICENESS = 5
 """Steps below the others of its process: it gets a third of what a thread gets that has work to do, and all of a core
-that is idle. Not more: Python's lock is its process's own, and whoever holds it without a core keeps that process's health checks waiting."""
+that is idle. Not more: Python's lock is its process's own, and whoever holds it without a core keeps that process's
+health checks waiting."""
 
 
 def giving_way(name: str) -> ThreadPoolExecutor:
