@@ -11,8 +11,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pytest
 
@@ -29,7 +31,11 @@ from tests.drills.way_back import TWO_GATEWAYS, Recorded, arrived_s, plan_events
 pytestmark = pytest.mark.drill
 RATE_HZ, OLD, NEW = 200.0, "tiny", "second"
 PADDING_MB = 256
-ROUNDS, ROLLBACKS = 8, 5
+ROUNDS, ROLLBACKS = 12, 5
+POLL_S = 0.1
+"""How often it is asked whether the release is there, and in a quiet span the same: asking takes gateways some time."""
+SLOWER = 1.25
+"""The middle answer beside a load takes at most so many times as long, beyond what quiet spans differ by themselves."""
 LONG_SHADOW = "[drill]\nmirror_share = 0.01\n[drill.shadow]\nmin_time_s = 60.0\n"
 SHORT = "[drill]\nmax_gap_s = 1.0\n" + "".join(
     f"[drill.{stage}]\nmin_time_s = 1.0\n" for stage in ("shadow", "canary", "ramp_20", "ramp_50")
@@ -72,9 +78,8 @@ def command(app: Standing, *words: str) -> str:
     return done.stdout.strip()
 
 
-def holds(client: GatewayClient) -> bool:
+def holds(shown: dict[str, Any]) -> bool:
     """Whether a model has the new release, loaded as often as the plan says."""
-    shown = client.rollout()
     wanted = shown["plan"]["load_generation"][shown["plan"]["subject"]]
     return any((held["release"], held["load_generation"]) == (NEW, wanted) for held in shown["models"].values())
 
@@ -93,6 +98,19 @@ class Window:
         return [one.latency_ms for one in seen if self.begin_s <= one.sent_s < self.end_s]
 
 
+def watch(client: GatewayClient, over: Callable[[dict[str, Any]], bool], *, within_s: float) -> None:
+    """Ask how the rollout stands, over and over: the same work in every kind of span."""
+    began_s = time.monotonic()
+    while not over(client.rollout()):
+        assert time.monotonic() - began_s < within_s, f"the release did not come within {within_s:g} s"
+        time.sleep(POLL_S)
+
+
+def passed(at_s: float, _shown: dict[str, Any]) -> bool:
+    """Whether it is later, whatever is shown."""
+    return time.monotonic() > at_s
+
+
 def load_again_and_again(client: GatewayClient) -> list[Window]:
     """Two quiet spans and one of loading in each round, as long as each other, in a new order each time."""
     order, windows, lasts_s = random.Random(7), list[Window](), 1.0
@@ -101,10 +119,10 @@ def load_again_and_again(client: GatewayClient) -> list[Window]:
             begin_s = time.monotonic()
             if kind == "loading":
                 client.propose(NEW, again=True)
-                until(lambda: holds(client), within_s=60.0, what="the release in the idle colour")
+                watch(client, holds, within_s=60.0)
                 lasts_s = time.monotonic() - begin_s
             else:
-                time.sleep(lasts_s)
+                watch(client, partial(passed, begin_s + lasts_s), within_s=60.0)
             windows.append(Window(kind=kind, round=number, begin_s=begin_s, end_s=time.monotonic()))
             if kind == "loading":
                 client.steer(NEW, "abort", why="drill", by="drill")
@@ -112,25 +130,41 @@ def load_again_and_again(client: GatewayClient) -> list[Window]:
     return windows
 
 
+def ratios(windows: Sequence[Window], seen: Sequence[Seen], kind: str, share: float) -> list[float]:
+    """A percentile of a kind of span over that of the quiet one, round by round."""
+
+    def each(kind: str) -> dict[int, float]:
+        spans = {span.round: span.latencies_ms(seen) for span in windows if span.kind == kind}
+        return {number: percentile(latencies, share) for number, latencies in spans.items() if latencies}
+
+    over, under = each(kind), each("quiet")
+    return [over[number] / under[number] for number in sorted(over.keys() & under.keys())]
+
+
+def middle(values: Sequence[float]) -> tuple[float, float, float]:
+    """The median, and within what 95 % of the medians of other draws of the same rounds lie (bootstrap)."""
+    chance = random.Random(3)
+    drawn = sorted(median(chance.choices(values, k=len(values))) for _ in range(1000))
+    return median(values), drawn[25], drawn[974]
+
+
+def slows_down_surely(windows: Sequence[Window], seen: Sequence[Seen]) -> float:
+    """So many times as long, at least, the middle answer beside a load takes, beyond what quiet spans differ by."""
+    _, surely, _ = middle(ratios(windows, seen, "loading", 0.5))
+    _, _, by_chance = middle(ratios(windows, seen, "quiet (again)", 0.5))
+    return surely / max(1.0, by_chance)
+
+
 def cost_rows(windows: Sequence[Window], seen: Sequence[Seen]) -> tuple[tuple[str, ...], ...]:
     """For each kind of span how long answers took, and the ratio to the quiet one, round by round."""
-
-    def each(kind: str, share: float) -> list[float]:
-        spans = [span.latencies_ms(seen) for span in windows if span.kind == kind]
-        return [percentile(latencies, share) for latencies in spans if latencies]
-
     rows = []
     for kind in ("quiet", "quiet (again)", "loading"):
         pooled = [ms for span in windows if span.kind == kind for ms in span.latencies_ms(seen)]
         lengths = [span.end_s - span.begin_s for span in windows if span.kind == kind]
-        ratios = [
-            median(over / under for over, under in zip(each(kind, share), each("quiet", share), strict=True))
-            for share in (0.5, 0.99)
-        ]
+        over = [middle(ratios(windows, seen, kind, share)) for share in (0.5, 0.99)]
         pooled_ms = [f"{percentile(pooled, share):.1f} ms" for share in (0.5, 0.99)]
-        rows.append(
-            (kind, f"{median(lengths):.2f} s", f"{len(pooled)}", *pooled_ms, *(f"{ratio:.2f}" for ratio in ratios))
-        )
+        in_words = [f"{value:.2f} ({low:.2f} to {high:.2f})" for value, low, high in over]
+        rows.append((kind, f"{median(lengths):.2f} s", f"{len(pooled)}", *pooled_ms, *in_words))
     return tuple(rows)
 
 
@@ -208,6 +242,7 @@ def test_a_release_loads_and_is_rolled_back_beside_live_traffic_and_no_caller_is
     with capsys.disabled():
         print("", lead, *said, *("\n".join(" | ".join(row) for row in one.rows) for one in tables[1:]), sep="\n")
     assert traffic.lost() == []
+    assert slows_down_surely(windows, seen) <= SLOWER
     assert median(one.last_sent_ms for one in rollbacks) < 100.0
     assert max(one.last_sent_ms for one in rollbacks) < 500.0
     assert all(math.isfinite(one.last_answer_ms) for one in rollbacks)
