@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from failsoft.artifacts.home import Home, run_names
-from failsoft.cli.main import main
-from failsoft.errors import ConfigError
+from failsoft.cli.app import app
+from failsoft.cli.command_page import all_commands
+from failsoft.cli.main import main, with_mend
+from failsoft.errors import ConfigError, DropRateError, FailsoftError
 from tests.test_cli_letters import bury
 
 COMMANDS = [
@@ -80,3 +83,27 @@ def test_hidden_folders_of_other_programs_are_no_runs(tmp_path: Path) -> None:
 def test_a_home_gives_no_folder_outside_its_runs(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="it names a folder"):
         Home(root=tmp_path).run("../elsewhere")
+
+
+def test_every_kind_of_error_knows_a_next_command_and_it_is_one() -> None:
+    kinds = [FailsoftError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    known = {one.name for one in all_commands(app)}
+    named = [words for kind in kinds for words in re.findall(r"failsoft ([a-z]+(?: [a-z]+)?)", kind.mend)]
+    assert len(kinds) > 25
+    assert [words for words in named if words not in known and words.split()[0] not in known] == []
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (DropRateError("11 of 900 batches were refused"), "11 of 900 batches were refused; next: failsoft dlq ls RUN"),
+        (FailsoftError("run first is gone"), "run first is gone; next: failsoft doctor"),
+        (ConfigError("window is 0; use at least 1"), "window is 0; use at least 1"),
+        (ConfigError("no run 'x'. See: failsoft runs"), "no run 'x'. See: failsoft runs"),
+        (PermissionError(13, "Permission denied", "/x"), "[Errno 13] Permission denied: '/x'; next: failsoft doctor"),
+    ],
+)
+def test_an_error_that_names_no_mend_gets_that_of_its_kind(error: FailsoftError | OSError, said: str) -> None:
+    assert with_mend(error) == said

@@ -30,8 +30,9 @@
     │   └── NotAuthorizedError  an operator route was called without its token
     └── GateError               a release did not pass its gates
 
-Messages name the thing, the value, and the mend: what to do, or which command to run next. A command that ends in one
-of them exits with its ``exit_status``: 1, but for the two above, which a scheduler must not answer by trying again.
+Messages name the thing, the value, and the mend: what to do, or which command to run next. Where one was raised too
+deep to know a command, ``failsoft`` adds that of its kind (``mend``). A command that ends in one of them exits with its
+``exit_status``: 1, but for the two above, which a scheduler must not answer by trying again.
 (2 is a command line that can't be parsed, and a release that ``failsoft gate`` refuses.)
 """
 
@@ -46,25 +47,38 @@ class FailsoftError(Exception):
     exit_status: ClassVar[int] = 1
     """Of a command that ends in this error."""
 
+    mend: ClassVar[str] = "failsoft doctor"
+    """What to do next where the message does not say; each leaf may know better."""
+
 
 class ConfigError(FailsoftError):
     """A setting is impossible or unsafe."""
+
+    mend = "the command with --help, or failsoft settings"
 
 
 class CorpusError(FailsoftError):
     """Input data is absent, malformed, or not in the promised form."""
 
+    mend = "mend the data, or leave --data out for the embedded corpus"
+
 
 class SampleError(FailsoftError):
     """One sample is not as it must be: malformed, or its digest does not fit. Says nothing of the others."""
+
+    mend = "failsoft dlq ls RUN"
 
 
 class SourceError(FailsoftError):
     """Where samples come from is out of reach, or does not answer in time. Says nothing of any sample."""
 
+    mend = "failsoft dlq ls RUN"
+
 
 class IllegalMoveError(FailsoftError):
     """A state machine was asked for a move that its table does not list."""
+
+    mend = "failsoft status"
 
 
 class ArtifactError(FailsoftError):
@@ -74,21 +88,31 @@ class ArtifactError(FailsoftError):
 class ArtifactMissingError(ArtifactError):
     """Nothing whole is there."""
 
+    mend = "failsoft runs, or failsoft release ls"
+
 
 class DamagedArtifactError(ArtifactError):
     """A file is torn, changed or absent: its size or digest does not fit the manifest."""
+
+    mend = "failsoft ckpt verify RUN, or failsoft release ls"
 
 
 class IncompatibleArtifactError(ArtifactError):
     """Whole, but written for other code or another model."""
 
+    mend = "train or publish it again with this version; what is there: failsoft release ls"
+
 
 class UntrustedArtifactError(IncompatibleArtifactError):
     """Whole, but a signing key is set and nobody who has it made this."""
 
+    mend = "failsoft release sign"
+
 
 class TrainingError(FailsoftError):
     """The training run cannot go on by itself."""
+
+    mend = "failsoft runs RUN"
 
 
 class NoSnapshotError(TrainingError):
@@ -98,17 +122,23 @@ class NoSnapshotError(TrainingError):
 class DropRateError(TrainingError):
     """Too many batches were refused or samples skipped: the data is ill, not a step."""
 
+    mend = "failsoft dlq ls RUN"
+
     exit_status = 3
 
 
 class NoProgressError(TrainingError):
     """Neither rollbacks nor restarts move the run forward."""
 
+    mend = "failsoft events --side training"
+
     exit_status = 4
 
 
 class LoaderError(TrainingError):
     """Not one sample can be loaded, or the workers that load them die again and again."""
+
+    mend = "failsoft dlq ls RUN"
 
 
 def training_error(kind: str, diagnosis: str) -> TrainingError:
@@ -120,17 +150,25 @@ def training_error(kind: str, diagnosis: str) -> TrainingError:
 class DriverLostError(TrainingError):
     """The process that held the run's workers is gone (killed, out of memory, ended by a library), or Ray failed it."""
 
+    mend = "the same command again, it goes on"
+
 
 class NoRayError(TrainingError):
     """There is no Ray to connect to."""
+
+    mend = "failsoft doctor"
 
 
 class StorageAwayError(TrainingError):
     """What the run is written to was out of reach for longer than it may be."""
 
+    mend = "failsoft doctor, then the same command again, it goes on"
+
 
 class PreemptedError(TrainingError):
     """The run was told to leave: what it had is saved, and the same command goes on from there."""
+
+    mend = "the same command again, it goes on"
 
     exit_status = 143
     """128 + SIGTERM: what schedulers expect of a process that was asked to end and did."""
@@ -139,9 +177,13 @@ class PreemptedError(TrainingError):
 class ServingError(FailsoftError):
     """The serving side cannot do what it was asked."""
 
+    mend = "failsoft status"
+
 
 class BadRequestError(ServingError):
     """The caller sent something that no model can answer."""
+
+    mend = "the API's description, at /docs of the gateway"
 
 
 class NotLoadedError(ServingError):
@@ -151,9 +193,13 @@ class NotLoadedError(ServingError):
 class SaturatedError(ServingError):
     """More is asked at once than this process may hold; asking again in a moment is right."""
 
+    mend = "ask again in a moment"
+
 
 class PlanStoreError(ServingError):
     """A routing plan could not be made durable, so it was not made true."""
+
+    mend = "failsoft doctor"
 
 
 class PlanOvertakenError(PlanStoreError):
@@ -163,9 +209,13 @@ class PlanOvertakenError(PlanStoreError):
 class NotAuthorizedError(ServingError):
     """An operator route was called without its token."""
 
+    mend = "failsoft doctor"
+
 
 class GateError(FailsoftError):
     """A release did not pass its gates."""
+
+    mend = "failsoft gate RELEASE"
 
     gates: tuple[str, ...] = ()
     """Names of those that it did not pass."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from rich.console import Console
 from rich.text import Text
 
@@ -32,17 +34,25 @@ from failsoft.cli import train as _train  # noqa: F401 -- the same
 from failsoft.cli.app import app
 from failsoft.errors import FailsoftError
 
+_SAYS_A_MEND = re.compile(r"; |failsoft [a-z]|\b(?:use|give|set|make|try)\b|\b(?:see|run):")
+
 
 def main() -> None:
     """Entry point: errors raised on purpose, and a disk that refuses, become one line and an exit code."""
     try:
         app()
     except (FailsoftError, OSError) as error:
-        said = Text.assemble(
-            ("failsoft:", "red"), " ", " ".join(str(error).splitlines())
-        )  # brackets in it are no markup
+        said = Text.assemble(("failsoft:", "red"), " ", with_mend(error))  # brackets in it are no markup
         Console(stderr=True).print(said, highlight=False, soft_wrap=True)
         raise SystemExit(error.exit_status if isinstance(error, FailsoftError) else 1) from error
+
+
+def with_mend(error: FailsoftError | OSError) -> str:
+    """What an error says, in one line, and what to do next where it does not say that itself."""
+    words = " ".join(str(error).splitlines())
+    if _SAYS_A_MEND.search(words):
+        return words
+    return f"{words}; next: {error.mend if isinstance(error, FailsoftError) else FailsoftError.mend}"
 
 
 if __name__ == "__main__":
