@@ -10,8 +10,10 @@ from failsoft.artifacts.bundle import Baseline, Bundle, Role
 from failsoft.artifacts.manifest import Manifest, verify_names
 from failsoft.artifacts.store import Artifact, ArtifactStore
 from failsoft.errors import ArtifactMissingError, FailsoftError
+from failsoft.health.clock import SystemClock
 from failsoft.serving.fallback.ladder import FallbackLadder
 from failsoft.serving.intake.sanitizer import TextPolicy
+from failsoft.serving.pacing import LoadingPolicy, Pace
 from failsoft.serving.plan.plan import RoutingPlan
 from failsoft.serving.task import Task
 
@@ -99,20 +101,24 @@ def open_shelf(releases: ArtifactStore, wanted: str, task: Task) -> KitShelf:
         ArtifactMissingError: no release at all is whole; a gateway without any fallback must not start.
     """
 
-    def load(release: str) -> Kit:
+    def load(release: str, beat: Callable[[], None] | None = None) -> Kit:
         """Weights are for those who load them to verify: reading some hundred MB here would slow live answers."""
-        artifact = releases.open(release, unread=_reads_by_role)
+        artifact = releases.open(release, unread=_reads_by_role, beat=beat)
         verify_names(artifact.path, artifact.manifest)
         return load_kit(artifact, task, unread=_reads_by_role(artifact.manifest))
 
+    def load_beside_callers(release: str) -> Kit:
+        """An own model's files are all read here; the kit in use answers meanwhile."""
+        return load(release, Pace(LoadingPolicy(), SystemClock(), spare=lambda: True, on_hurry=lambda _why: None).beat)
+
     try:
-        return KitShelf(load, load(wanted))
+        return KitShelf(load_beside_callers, load(wanted))
     except FailsoftError as error:
         newest = releases.newest()
         if newest is None:
             raise ArtifactMissingError(
                 f"no whole release in {releases.root}, and {wanted} did not load: {error}"
             ) from error
-        shelf = KitShelf(load, load_kit(newest, task))
+        shelf = KitShelf(load_beside_callers, load_kit(newest, task))
         shelf.refusal = f"the fallback of release {wanted} did not load, that of {newest.name} is used: {error}"
         return shelf
