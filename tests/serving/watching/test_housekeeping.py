@@ -28,7 +28,7 @@ EVER = float("inf")
 
 def specimen(text: str, request: str = "q1", caller: int = 7) -> dict[str, str]:
     marks = {"request": request_mark(request), "caller": caller_mark(caller)}
-    return {"why": "weak", "said": "so", "shape": "xxxx", "text": text} | marks
+    return {"why": "weak", "said": "so", "shape": "xxxx", "text": text, "trace_id": "4bf9"} | marks
 
 
 def write(home: Path, age_days: float, *specimens: dict[str, str]) -> None:
@@ -49,7 +49,7 @@ def test_each_part_goes_at_its_own_age(tmp_path: Path) -> None:
         write(tmp_path, age, specimen("tell anna"))
     removed = Housekeeping(Home(root=tmp_path), ManualClock(wall_s=NOW_S)).tidy()
     shape = {"why", "said", "shape"}
-    assert kept(tmp_path) == [[], [shape], [shape | {"text", "request", "caller"}]]
+    assert kept(tmp_path) == [[], [shape], [shape | {"text", "trace_id", "request", "caller"}]]
     assert removed.lines == 3
     (told,) = read_ledger(tmp_path / "ledger.jsonl").events
     assert (told.kind, dict(told.data)) == ("past_its_time", {"spans": 3, "events": 0})
@@ -90,7 +90,7 @@ async def test_settings_that_cannot_be_meant_remove_nothing_and_end_no_duty(
     async with asyncio.timeout(30.0):
         while "texts_days is -1" not in caplog.text:  # noqa: ASYNC110 -- a log tells nobody
             await asyncio.sleep(0.001)
-        assert kept(tmp_path) == [[{"why", "said", "shape", "text", "request", "caller"}]]
+        assert kept(tmp_path) == [[{"why", "said", "shape", "text", "trace_id", "request", "caller"}]]
         (tmp_path / "retention.toml").unlink()
         while kept(tmp_path):  # noqa: ASYNC110 -- the disk tells nobody
             await asyncio.sleep(0.001)
