@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeGuard
 from failsoft.health.clock import Clock
 from failsoft.health.json_object import is_count, is_finite, json_object
 from failsoft.health.ledger_files import Position, Tail, last_bytes
+from failsoft.incidents.onset import FURTHEST_S, Piece, onset_s
 from failsoft.serving.watching.answer_history import NONE, SPAN_S, VERSION
 
 READ_BYTES = 4 * 1024 * 1024
@@ -31,6 +32,7 @@ class _Counted(NamedTuple):
 
     at_s: float
     """When it ended."""
+    took_s: float
     answers: int
     replaced: int
     flaws: tuple[int, ...]
@@ -94,7 +96,7 @@ class AnswersSeen:
         answers = whys.total()
         self._is_cut = self._is_cut or len(self._counts) == HELD
         flaws = tuple(whys[flaw] for flaw in _FLAWS)
-        self._counts.append(_Counted(at_s, answers, answers - whys[NONE], flaws))
+        self._counts.append(_Counted(at_s, _took_s(body), answers, answers - whys[NONE], flaws))
         if (
             at_s >= self._clock.wall_s() - _DRAWN_S
         ):  # of a day's spans no more than numbers: Python looks through the rest
@@ -117,6 +119,14 @@ class AnswersSeen:
         said = f"{replaced:,} of {answers:,}{share}"
         is_whole = not self._is_cut or (bool(self._counts) and self._counts[0].at_s <= began_s)
         return said if is_whole else f"at least {said}" if answers else None
+
+    def onset_s(self, began_s: float, flaws: Collection[str]) -> float:
+        """From when on answers were hit in one of these ways, up to this time; see :mod:`failsoft.incidents.onset`."""
+        near = (one for one in self._counts if one.at_s >= began_s - FURTHEST_S)
+        pieces = (
+            Piece(one.at_s - one.took_s, one.at_s, one.answers, sum(_of(one, flaw) for flaw in flaws)) for one in near
+        )
+        return onset_s(pieces, began_s)
 
     def flaws(self, began_s: float, until_s: float) -> dict[str, int]:
         """Of the answers in this time, how many had each flaw that incidents are told apart by."""

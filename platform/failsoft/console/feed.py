@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -18,6 +18,7 @@ from failsoft.health.clock import Clock
 from failsoft.health.ledger import Event, Side, parse_event
 from failsoft.incidents.account import account_of
 from failsoft.incidents.finding import WAVES, Incident, incidents_of, tells
+from failsoft.incidents.onset import flaws_of
 from failsoft.incidents.story import Story
 from failsoft.serving.watching.answer_history import FILE_NAME
 from failsoft.training.accounting.whereabouts import Whereabouts, all_whereabouts
@@ -34,6 +35,8 @@ _INCIDENTS = 8
 _GOING_ON = 3
 """Incidents that go on are told of at length; a fall and both waves at most, unless a ledger is odd."""
 _RUNS = 10
+_SETTLED_S = 60.0
+"""So long after an incident's end each gateway has written down what it answered in it."""
 _INCIDENTS_EVERY_S, _RUNS_EVERY_S = STEP_S, 15.0
 """What came to the disk is read in every look, and made into incidents, chart and runs only so often: that is work, and
 this process answers callers. Gateways write down who answered once in five seconds."""
@@ -66,6 +69,7 @@ class Feed:
         self._ledger = Follower(home.ledger, clock)
         self._answers = AnswersSeen(home.serving / FILE_NAME, clock)
         self._from_disk: dict[str, Any] = {"incidents": [], "happening": [], "history": []}
+        self._old_rows: dict[str, dict[str, Any]] = {}
         self._waves: frozenset[str] = frozenset()
         self._runs_seen: list[tuple[list[str], float | None]] = []
         self._asked: asyncio.Future[dict[str, Any]] | None = None
@@ -122,7 +126,8 @@ class Feed:
     def _tell_incidents(self) -> None:
         now_s = self._clock.wall_s()
         found = incidents_of(list(self._telling), now_s=now_s)
-        rows = [self._as_row(one) for one in reversed(found[-_INCIDENTS:])]
+        rows = [self._row_of(one, now_s) for one in reversed(found[-_INCIDENTS:])]
+        self._old_rows = {row["name"]: row for row in rows if row["name"] in self._old_rows}
         going_on = [one for one in reversed(found) if not one.is_over][:_GOING_ON]
         self._waves = frozenset(str(one.kind) for one in going_on if one.kind in WAVES)
         recent = self._answers.since(now_s - HISTORY_S - STEP_S)
@@ -152,6 +157,13 @@ class Feed:
         if tells(event):
             self._telling.append(event)
 
+    def _row_of(self, one: Incident, now_s: float) -> dict[str, Any]:
+        """What is long over is counted once: the answers of a day are many."""
+        row = self._old_rows.get(one.name) or self._as_row(one)
+        if one.ended_s is not None and now_s - one.ended_s > _SETTLED_S:
+            self._old_rows[one.name] = row
+        return row
+
     def _as_row(self, one: Incident) -> dict[str, Any]:
         story = Story(incident=one, spans=(), now_s=self._clock.wall_s())
         account = account_of(one)
@@ -160,22 +172,34 @@ class Feed:
             "began_s": one.began_s,
             "took": f"{story.lasted_s:.0f} s" if one.is_over else "going on",
             "stage": one.stage or "–",
-            "replaced": self._answers.replaced(one.began_s, story.until_s, why=account.counts) or "see its report",
+            "replaced": self._hit(one, story.until_s, account.counts) or "see its report",
             "why": one.why,
         }
+
+    def _onset_s(self, one: Incident) -> float:
+        return self._answers.onset_s(one.began_s, flaws_of(one))
+
+    def _hit(self, one: Incident, until_s: float, why: Collection[str] | None) -> str | None:
+        return self._answers.replaced(self._onset_s(one), until_s, why=why)
+
+    def _from_when(self, one: Incident) -> str:
+        early_s = one.began_s - self._onset_s(one)
+        return f"since its first bad ones, {early_s:.0f} s before," if early_s >= 1.0 else "since then"
 
     def _told(self, one: Incident) -> dict[str, Any]:
         """The four facts of one that goes on: what, since when, how many saw it, what to press."""
         story = Story(incident=one, spans=(), now_s=self._clock.wall_s())
-        account = account_of(one, self._answers.flaws(one.began_s, story.until_s))
-        saw = self._answers.replaced(one.began_s, story.until_s, why=account.counts)
+        account = account_of(one, self._answers.flaws(self._onset_s(one), story.until_s))
+        saw = self._hit(one, story.until_s, account.counts)
         return {
             "name": one.name,
             "what": account.what,
             "why": one.why,
             "began_s": one.began_s,
             "lasted_s": round(story.lasted_s),
-            "saw": f"{saw} answers since then {account.saw}" if saw else "see its report for how many saw it",
+            "saw": f"{saw} answers {self._from_when(one)} {account.saw}"
+            if saw
+            else "see its report for how many saw it",
             "press": account.press,
             "section": account.section,
         }

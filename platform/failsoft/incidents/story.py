@@ -6,11 +6,13 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 from failsoft.health.ledger import Event
 from failsoft.incidents.account import Account, account_of
 from failsoft.incidents.answers import Span, Totals, totals
 from failsoft.incidents.finding import PLANS, Incident, Kind
+from failsoft.incidents.onset import Piece, flaws_of, onset_s
 
 BESIDE_S = 600.0
 """At most so much of the time before and after is told, and as much as the incident took."""
@@ -44,14 +46,34 @@ class Story:
         """How much of the time before and after is told."""
         return min(BESIDE_S, max(60.0, self.lasted_s))
 
+    @cached_property
+    def onset_s(self) -> float:
+        """When the first of its bad answers came: at its beginning or before it, since evidence takes its time."""
+        flaws = flaws_of(self.incident)
+        pieces = (
+            Piece(
+                start_s=span.at_s - span.span_s,
+                end_s=span.at_s,
+                answers=sum(span.answers.values()),
+                hit=sum(count for (_source, why), count in span.answers.items() if why in flaws),
+            )
+            for span in self.spans
+        )
+        return onset_s(pieces, self.incident.began_s)
+
     def phases(self) -> dict[str, Totals]:
-        """Answers before, during and after; a span belongs to where it ended."""
-        began_s, until_s = self.incident.began_s, self.until_s
+        """Answers before, during and after; a span belongs to where it ended, and what was bad to the incident."""
+        until_s = self.until_s
         return {
-            "before": totals(span for span in self.spans if span.at_s < began_s),
-            "during": totals(span for span in self.spans if began_s <= span.at_s <= until_s),
-            "after": totals(span for span in self.spans if span.at_s > until_s),
+            "before": totals(span for span in self.spans if self._is_before(span)),
+            "during": totals(span for span in self.spans if not self._is_before(span) and span.at_s <= until_s),
+            "after": totals(span for span in self.spans if not self._is_before(span) and span.at_s > until_s),
         }
+
+    def _is_before(self, span: Span) -> bool:
+        """A span that ended with the onset was still a good one."""
+        began_s = self.incident.began_s
+        return span.at_s <= self.onset_s if self.onset_s < began_s else span.at_s < began_s
 
     def account(self) -> Account:
         """What it is called, and what to press."""
@@ -72,7 +94,9 @@ class Story:
             seen = f"{hit:,} of {during.answers:,} answers ({hit / during.answers:.1%}) {account.saw}."
         else:
             seen = "How many answers that concerned is not known: no gateway wrote any down."
-        return f"{what} {seen} {self._where()}".rstrip()
+        early_s = one.began_s - self.onset_s
+        early = f"The first of them came {_long(early_s)} before it was noticed. " if early_s >= 1.0 else ""
+        return f"{what} {seen} {early}{self._where()}"
 
     def seen(self) -> list[Event]:
         """What gateways and replicas noticed, in order."""
@@ -110,7 +134,7 @@ class Story:
         found = [
             (span.at_s, dict(specimen))
             for span in self.spans
-            if self.incident.began_s - span.span_s <= span.at_s <= self.until_s
+            if not self._is_before(span) and span.at_s <= self.until_s
             for specimen in span.specimens
         ]
         wanted = self.account().counts
