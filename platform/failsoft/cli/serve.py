@@ -25,33 +25,35 @@ if TYPE_CHECKING:
 _SLOW_MS = 25.0
 """A tenth of the deadline of a whole answer."""
 
+_ReleaseOption = Annotated[
+    str | None, typer.Option(help="Release to serve first; else the newest one.", autocompletion=complete_release)
+]
+_IngressOption = Annotated[
+    Ingress | None, typer.Option(help="Serve's own proxy, or HAProxy; the fast one where it can be had.")
+]
+_GrpcOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=65_535,
+        help="Also speak the Open Inference Protocol over gRPC here; Serve opens this port on all interfaces.",
+    ),
+]
+_AppOption = Annotated[
+    str | None, typer.Option("--app", help="Own app, as package.module:config; the example without it.")
+]
+
 
 @app.command()
 def serve(
-    release: Annotated[
-        str | None,
-        typer.Option(
-            help="Release to serve first; the newest published one without it.", autocompletion=complete_release
-        ),
-    ] = None,
+    release: _ReleaseOption = None,
     profile: Annotated[str, typer.Option(help="production (minutes) or drill (seconds).")] = "production",
     gateways: Annotated[int, typer.Option(min=1, help="Gateway replicas.")] = 2,
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = LOOPBACK,
-    ingress: Annotated[
-        Ingress | None, typer.Option(help="Serve's own proxy, or HAProxy; the fast one where it can be had.")
-    ] = None,
-    grpc_port: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=65_535,
-            help="Also speak the Open Inference Protocol over gRPC here; Serve opens this port on all interfaces.",
-        ),
-    ] = None,
-    own: Annotated[
-        str | None, typer.Option("--app", help="Own app, as package.module:config; the example without it.")
-    ] = None,
+    ingress: _IngressOption = None,
+    grpc_port: _GrpcOption = None,
+    own: _AppOption = None,
     home: HomeOption = None,
 ) -> None:
     """Serve a release behind the three nets, on a private Ray on this machine, until Ctrl-C."""
@@ -74,7 +76,7 @@ def serve(
             running = start(settings, port=port, host=host, make=partial(build_app, spec), grpc_port=grpc_port)
         try:
             _say_hello(running.url, running.first_status, way, profile, body=_body_for(spec))
-            _say_grpc(grpc_port, host)
+            _say_grpc(grpc_port, way)
             _watch(running.url)
         finally:
             running.stop()
@@ -90,14 +92,18 @@ def _watch(url: str) -> None:
         until_interrupted(console)
 
 
-def _say_grpc(port: int | None, host: str) -> None:
+def _say_grpc(port: int | None, way: Entry) -> None:
     """Where it listens is not ours to choose, and is said."""
-    if port is not None:
-        who = "calls from elsewhere are refused" if host == LOOPBACK else "whoever reaches it is answered"
-        console.print(
-            f"[yellow]mind:[/yellow] gRPC at port {port} listens on all interfaces, as Ray Serve opens it; {who}",
-            highlight=False,
-        )
+    if port is None:
+        return
+    open_port = f"port {port}" if way.ingress is Ingress.SAFE else "each gateway's own port for it (40000-41000)"
+    who = "calls from elsewhere are refused" if way.host == LOOPBACK else "whoever reaches it is answered"
+    console.print(
+        f"[yellow]mind:[/yellow] gRPC at {way.host}:{port}; {open_port} listens on all interfaces, as Ray Serve opens "
+        f"it; {who}",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def _body_for(spec: AppSpec) -> str:
