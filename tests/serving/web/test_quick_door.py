@@ -207,3 +207,25 @@ async def test_what_is_not_plain_goes_the_long_way_whole(scope: dict[str, Any], 
 
     await door(plain | scope, receive, send)
     assert behind.bodies == [b"".join(pieces)]
+
+
+@pytest.mark.parametrize("way", [{}, LONG_WAY], ids=["short", "long"])
+@pytest.mark.parametrize(
+    ("body", "header", "asked"),
+    [
+        ({"text": "a"}, "proxy-1", "proxy-1"),
+        ({"text": "a", "request_id": "own"}, "proxy-1", "own"),
+        ({"text": "a"}, "x" * 201, None),
+        ({"text": "a"}, "", None),
+        ({"text": "a"}, "caf\u00e9", None),
+    ],
+)
+async def test_an_id_of_a_proxy_is_taken_where_the_caller_named_none_and_never_refused(
+    way: dict[str, str], body: dict[str, str], header: str, asked: str | None
+) -> None:
+    front = FakeFront()
+    async with app_of(front) as client:
+        sent = [(k.encode(), v.encode("latin-1")) for k, v in (JSON | way | {"X-Request-Id": header}).items()]
+        response = await client.post("/v1/predict", content=json.dumps(body).encode(), headers=sent)
+    assert response.status_code == 200
+    assert [request.request_id for request in front.asked] == [asked]

@@ -47,26 +47,26 @@ class TracedAnswerer(Answerer):
     def _choose(self, key: str) -> tuple[Situation, Arm]:
         with Step("failsoft.choose_arm") as span:
             now, arm = super()._choose(key)
-            span.attributes |= {"failsoft.arm": str(arm), "failsoft.share": now.plan.share}
+            span.attributes |= {"failsoft.arm": arm, "failsoft.share": now.plan.share}
             _say_plan(span, now)
         return now, arm
 
     def _clean(self, text: Any, policy: TextPolicy | None) -> Cleaned:
         with Step("failsoft.clean") as span:
             cleaned = super()._clean(text, policy)
-            span.attributes |= {"failsoft.cleanliness": str(cleaned.verdict), "failsoft.repaired": cleaned.is_malformed}
+            span.attributes |= {"failsoft.cleanliness": cleaned.verdict, "failsoft.repaired": cleaned.is_malformed}
         return cleaned
 
     async def _ask(self, visit: Visit, colour: Colour, time: Allowance) -> Reading | NoReading:
         """The time in this gateway's line is the difference between this span and that of the call in it."""
         with Step("failsoft.ask") as span:
             span.attributes |= {
-                "failsoft.arm": str(visit.arm),
-                "failsoft.colour": str(colour),
+                "failsoft.arm": visit.arm,
+                "failsoft.colour": colour,
                 "failsoft.time_left_ms": round(time.left_s * 1000, 3),
             }
             reading = await super()._ask(visit, colour, time)
-            span.attributes["failsoft.verdict"] = str(reading.outcome)
+            span.attributes["failsoft.verdict"] = reading.outcome
             if isinstance(reading, Reading):
                 span.attributes |= {"failsoft.release": reading.release, "failsoft.usable": reading.usable}
         return reading
@@ -89,12 +89,12 @@ class TracedAnswerer(Answerer):
 
 
 def _say_plan(span: Span, now: Situation) -> None:
-    span.attributes |= {"failsoft.stage": str(now.plan.stage), "failsoft.epoch": now.plan.epoch}
+    span.attributes |= {"failsoft.stage": now.plan.stage, "failsoft.epoch": now.plan.epoch}
 
 
 def _say_answer(span: Span, visit: Visit, answer: Answer) -> None:
     """The reason is a word. Its sentence, which may hold what a caller wrote, is in the answer itself."""
     _say_plan(span, visit.now)
-    span.attributes |= {"failsoft.source": str(answer.source), "failsoft.degrade_reason": visit.ending.why}
+    span.attributes |= {"failsoft.source": answer.source, "failsoft.degrade_reason": visit.ending.why}
     if answer.release is not None:
         span.attributes["failsoft.release"] = answer.release

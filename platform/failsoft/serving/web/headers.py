@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from fastapi import Header, Request
@@ -10,8 +11,10 @@ from failsoft.errors import BadRequestError
 from failsoft.serving.web.messages import MAX_ID_CHARS, MAX_TIMEOUT_MS
 
 _TIMEOUT, _CALLER, _KEY = "X-Request-Timeout-Ms", "X-Caller-Id", "X-Session-Id"
+_REQUEST_ID = "X-Request-Id"
+_REQUEST_ID_ON_THE_WIRE = _REQUEST_ID.lower().encode()
 NAMED = frozenset(name.lower().encode() for name in (_TIMEOUT, _CALLER, _KEY))
-"""As they come over the wire."""
+"""Those that only the long way knows, as they come over the wire."""
 
 WaitsMs = Annotated[
     float | None,
@@ -45,6 +48,30 @@ SessionId = Annotated[
         examples=["session-17"],
     ),
 ]
+
+
+RequestId = Annotated[
+    str | None,
+    Header(
+        alias=_REQUEST_ID,
+        description="As request_id, where the body has none; one that is no id is passed over, as a proxy may add it.",
+        examples=["3f1c7a52"],
+    ),
+]
+
+
+def as_id(value: str | None) -> str | None:
+    """The header's value, if it can be an id."""
+    fits = value is not None and 0 < len(value) <= MAX_ID_CHARS and value.isascii() and value.isprintable()
+    return value if fits else None
+
+
+def request_id_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """The id that came in a header; None where none did, or what is none."""
+    for name, value in headers:
+        if name == _REQUEST_ID_ON_THE_WIRE:
+            return as_id(value.decode("latin-1"))
+    return None
 
 
 async def of_one_caller(request: Request) -> None:

@@ -95,6 +95,12 @@ class Ask(BaseModel, ABC):
         """The same request, with ``key`` if somebody who knows the session says so; else with its own."""
         return self if key is None else self.model_copy(update={"key": key})
 
+    def identified(self, request_id: str | None) -> Self:
+        """The same request, with an id that came beside it where it names none itself."""
+        if request_id is None or self.request_id is not None:
+            return self
+        return self.model_copy(update={"request_id": request_id})
+
     @property
     def whose(self) -> int | None:
         """The number of its caller; None: it names none."""

@@ -17,6 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from failsoft.errors import FailsoftError
 from failsoft.serving.web.answer_headers import headers_of
+from failsoft.serving.web.headers import request_id_of
+from failsoft.serving.web.messages import Ask
 
 _JSON = b"application/json"
 
@@ -38,7 +40,7 @@ class QuickDoor:
         app: ASGIApp,
         *,
         path: str,
-        form: type[BaseModel],
+        form: type[Ask],
         answer: Callable[[Any], Awaitable[BaseModel]],
         refuse: Callable[[Request, Exception], Awaitable[Response]],
         long_way: frozenset[bytes] = frozenset(),
@@ -60,6 +62,8 @@ class QuickDoor:
         if request is None:
             await self._app(scope, _again(message, receive), send)
             return
+        if request.request_id is None:
+            request = request.identified(request_id_of(scope["headers"]))
         try:
             answer = await self._answer(request)
         except FailsoftError as error:
@@ -80,7 +84,7 @@ class QuickDoor:
                 kind = value
         return kind is not None and kind.partition(b";")[0].strip().lower() == _JSON
 
-    def _read(self, message: Message) -> BaseModel | None:
+    def _read(self, message: Message) -> Ask | None:
         """The request in a message that holds the whole of it; None when it does not, or does not fit."""
         if message["type"] != "http.request" or message.get("more_body", False):
             return None

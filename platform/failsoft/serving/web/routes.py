@@ -29,7 +29,7 @@ from failsoft.serving.web.api_description import describe, refusals
 from failsoft.serving.web.as_json import read_as_json
 from failsoft.serving.web.as_sent import as_sent
 from failsoft.serving.web.bodies import BodyLimit
-from failsoft.serving.web.headers import NAMED, CallerId, SessionId, WaitsMs, of_one_caller
+from failsoft.serving.web.headers import NAMED, CallerId, RequestId, SessionId, WaitsMs, as_id, of_one_caller
 from failsoft.serving.web.messages import Ask
 from failsoft.serving.web.problems import PROTOCOL, refusal
 from failsoft.serving.web.quick_door import QuickDoor
@@ -145,8 +145,11 @@ def _is_answered(path: str) -> bool:
 
 
 def _add_answers(app: FastAPI, front: Front, room: Room, wire: Wire) -> None:
-    async def predict(body: Ask, ms: WaitsMs = None, caller: CallerId = None, key: SessionId = None) -> Response:
-        answer = await room.predict(body.within(ms).asked_by(caller).keyed_by(key))
+    async def predict(
+        body: Ask, ms: WaitsMs = None, caller: CallerId = None, key: SessionId = None, request_id: RequestId = None
+    ) -> Response:
+        asked = body.within(ms).asked_by(caller).keyed_by(key).identified(as_id(request_id))
+        answer = await room.predict(asked)
         said = answer.model_dump_json()  # FastAPI would check it all again
         return Response(said, headers=headers_of(answer), media_type="application/json")
 
