@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from failsoft.errors import ConfigError, IncompatibleArtifactError
-from failsoft.models.network import IntentNer, NetworkConfig, build, load_weights
+from failsoft.models.network import IntentNer, NetworkConfig, load_weights
+from failsoft.models.unfilled import build_unfilled
 
 _INT8_MAX = 127.0
 
@@ -178,7 +179,7 @@ def load_network(config: NetworkConfig, path: Path) -> IntentNer:
     Raises:
         IncompatibleArtifactError: the file holds no tensors, or others than this network has.
     """
-    width, model = stored_as(path).width, build(config).eval()
+    width, model = stored_as(path).width, build_unfilled(config).eval()
     if width is not None:
         _narrow_inside(model, width)
     load_weights(model, path)
