@@ -39,6 +39,9 @@ _GrpcOption = Annotated[
         help="Also speak the Open Inference Protocol over gRPC here; Serve opens this port on all interfaces.",
     ),
 ]
+_TracesOption = Annotated[
+    str | None, typer.Option(help="Send traces of requests to this OTLP collector: http://127.0.0.1:4318/v1/traces.")
+]
 _AppOption = Annotated[
     str | None, typer.Option("--app", help="Own app, as package.module:config; the example without it.")
 ]
@@ -53,6 +56,7 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = LOOPBACK,
     ingress: _IngressOption = None,
     grpc_port: _GrpcOption = None,
+    traces: _TracesOption = None,
     own: _AppOption = None,
     home: HomeOption = None,
 ) -> None:
@@ -70,7 +74,7 @@ def serve(
         from serve_apps.runtime import start
 
         spec = SPEC if own is None else app_named(own)
-        asked = {"home": root.root, "release": release, "profile": profile, "gateways": gateways}
+        asked = {"home": root.root, "release": release, "profile": profile, "gateways": gateways, "traces": traces}
         settings = settings_of(asked | {"grpc_from": "loopback" if host == LOOPBACK else "anywhere"})
         with progress.status("starting gateways, models, fallback and controller"):
             running = start(settings, port=port, host=host, make=partial(build_app, spec), grpc_port=grpc_port)
