@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 CHROMIUM = Path("/usr/bin/chromium")
-SHOTS = Path(os.environ.get("FAILSOFT_PICTURES") or Path(__file__).parents[2] / "build" / "console")
-"""Where screenshots go: ``FAILSOFT_PICTURES=docs/console`` makes those of the documents anew."""
+SHOTS = Path(__file__).parents[2] / "build" / "console"
+"""Where screenshots go."""
+PICTURES = os.environ.get("FAILSOFT_PICTURES")
+"""Where those for the documents go, too: ``FAILSOFT_PICTURES=docs/console make test ARGS="-k recorded"``."""
+_COLOURS = 64
 WAIT_MS = 30_000
 _FLAGS = (
     "--no-sandbox",
@@ -55,7 +60,9 @@ class Shown:
         expect(self.page.locator("#fresh")).to_have_text("live", timeout=WAIT_MS)
         return self.page
 
-    def shoot(self, name: str, **how: Any) -> None:
-        """A screenshot that is kept."""
-        SHOTS.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=SHOTS / f"{name}.png", **how)
+    def shoot(self, name: str, *, is_for_documents: bool = False, **how: Any) -> None:
+        """A screenshot that is kept; one of few colours is a third as large."""
+        taken = Image.open(io.BytesIO(self.page.screenshot(**how))).convert("RGB").quantize(_COLOURS)
+        for folder in [SHOTS, *([Path(PICTURES)] if PICTURES and is_for_documents else [])]:
+            folder.mkdir(parents=True, exist_ok=True)
+            taken.save(folder / f"{name}.png", optimize=True)

@@ -42,7 +42,7 @@ def test_one_screen_says_what_happened_since_when_how_many_saw_it_and_what_to_pr
             expect(facts).to_have_count(1, timeout=WAIT_MS)
             assert_told(facts, shown.page, there, name)
             assert_on_screen(shown.page, height)
-            shown.shoot(f"{name}-{screen}")
+            shown.shoot(name if screen == "desktop" else f"{name}-{screen}", is_for_documents=screen == "desktop")
             assert_runbook(shown, TROUBLES[name].section)
             context.close()
         assert_reported(browser, there, name)
