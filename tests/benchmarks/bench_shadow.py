@@ -99,7 +99,7 @@ def _by_the_wall(outcome: Outcome, runs: dict[str, list[Run]], *, rounds: int) -
     outcome.add("p99 of live answers by the clock on the wall", times)
     outcome.ratios["wall_p99_one_percent_over_none"] = times.ratio(shadow_by_wall.ONE_PERCENT, NONE)
     outcome.ratios["wall_p99_all_over_none"] = times.ratio(shadow_by_wall.ALL, NONE)
-    outcome.notes.append(shadow_by_wall.verdict(found, limit=LIMIT))
+    outcome.notes.append(shadow_by_wall.verdict(times, limit=LIMIT))
     cost = CopyCost.of(_each_copy_s(runs), Replica(SystemClock(), share=0.01).plan)
     live = ([run.each_s for run in runs[NONE]], found[NONE])  # with and without what neighbours do to them
     ratio = max(shadow_bound.bound(list(chain(*each)), cost, share=0.01, rate_hz=RATE_HZ) for each in live)

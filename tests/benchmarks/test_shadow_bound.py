@@ -9,7 +9,6 @@ import pytest
 
 from failsoft.serving.plan.plan import Colour, Stage
 from tests.benchmarks.shadow_bound import CopyCost, bound, in_words
-from tests.benchmarks.shadow_by_wall import ALL, NONE, ONE_PERCENT, SHARES, pooled
 from tests.serving.fakes import plan
 
 CHANCE = random.Random(1)
@@ -42,16 +41,3 @@ def test_the_cost_of_a_copy_is_told_with_how_far_it_is_known() -> None:
     assert sure.mean_s == pytest.approx(0.0002) == sure.high_s
     assert unsure.high_s > 0.0002
     assert 0.0 < sure.choosing_s < 0.01
-
-
-def test_rounds_are_drawn_whole_so_that_a_spell_of_noise_widens_what_is_said() -> None:
-    calm = {kind: [list(LIVE_S[:100]) for _ in range(20)] for kind in SHARES}
-    assert pooled(calm, ONE_PERCENT) == (1.0, 1.0, 1.0)
-    calm[ALL] = [[2 * each_s for each_s in one] for one in calm[NONE]]
-    value, low, high = pooled(calm, ALL)
-    assert value == low == high == pytest.approx(2.0)
-    for number in range(3):
-        calm[ONE_PERCENT][number] = [10 * each_s for each_s in calm[ONE_PERCENT][number]]
-    value, low, high = pooled(calm, ONE_PERCENT)
-    assert low <= value <= high
-    assert high > 5.0
