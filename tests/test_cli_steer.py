@@ -15,11 +15,11 @@ from failsoft.cli.app import app
 from failsoft.cli.rollout_words import rollout_rows
 from failsoft.health.likeness import Likeness
 from failsoft.remote import GatewayClient
-from failsoft.serving.web import examples
+from failsoft.serving.web import examples, status_examples
 
-GATEWAY: dict[str, Any] = examples.STATUS | {
+GATEWAY: dict[str, Any] = status_examples.STATUS | {
     "plan": examples.PLAN | {"stage": "canary", "share": 0.05},
-    "health": examples.STATUS["health"] | {"rule": "20 %"},
+    "health": status_examples.STATUS["health"] | {"rule": "20 %"},
     "controller_silent_s": 0.1,
 }
 BASELINE: dict[str, Any] = {
