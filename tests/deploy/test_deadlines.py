@@ -103,7 +103,7 @@ def test_a_spot_notice_is_spent_within_the_two_minutes_that_aws_gives() -> None:
     found = dict(re.findall(r"\$\{FAILSOFT_SPOT_(\w+)_S:-(\d+)\}", text))
     look_s, within_s = float(found["LOOK"]), float(found["WITHIN"])
     assert within_s >= NODE_DRAINS_S
-    assert look_s + within_s <= 120.0
+    assert look_s + within_s + 15.0 <= 120.0, "Ray's command itself takes seconds to start"
 
 
 def test_the_config_for_serve_deploy_is_one_that_serve_takes_and_listens_on_loopback() -> None:

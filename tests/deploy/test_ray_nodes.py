@@ -162,7 +162,7 @@ def test_a_spot_notice_drains_the_node_and_keeps_it_from_coming_back(fakes: Path
     assert done.returncode == 0, done.stderr
     assert Metadata.looks == 3, "two looks without a notice, then the notice"
     assert any("terminate" in option for option in drain_options(fakes))
-    assert drain_options(fakes)[-1] == "110"
+    assert drain_options(fakes)[-1] == "100"
     assert (marks / "leaving").exists()
     worker = (ROOT / "deploy" / "systemd" / "failsoft-ray-worker.service").read_text("utf-8")
     assert "ConditionPathExists=!/run/failsoft/leaving" in worker
