@@ -61,7 +61,7 @@ class Host:
 def measure(*, quick: bool) -> Outcome:
     """Ratios are with viewers over without: 1 is best."""
     outcome = Outcome(name="console", processes=3)
-    rounds, seconds = (3, 2.0) if quick else (24, 3.0)
+    rounds, seconds = (3, 2.0) if quick else (16, 3.0)
     with _host() as host:
         loaded = _turns(host, rounds=rounds, seconds=seconds, is_loaded=True)
         idle = _turns(host, rounds=max(3, rounds // 3), seconds=max(seconds, 5.0), is_loaded=False)

@@ -84,7 +84,8 @@ def test_arms_stand_side_by_side_and_what_was_not_counted_is_said() -> None:
     assert ["bad answers since shadow", "3 of 90", "none counted"] in rows
     assert ["share of the traffic", "5%", "95%"] in rows
     assert ["copies that agree", "38 of 40", "–"] in rows
-    assert len(arms_of(scene.status(), {"error": "away"})) == 3
+    assert len(arms_of(scene.status(), {"error": "away"})) == 4
+    assert ["gates", "of r1", "of r0"] in arms_of(scene.status(), {}, lambda release: f"of {release}")
 
 
 @given(

@@ -12,7 +12,8 @@ from typing import Any
 
 from failsoft.artifacts.home import Home
 from failsoft.console.answers_seen import AnswersSeen, Follower
-from failsoft.console.words import arms_of, history_of, now_of
+from failsoft.console.gates import Gates
+from failsoft.console.words import arms_of, history_of, now_of, releases_of
 from failsoft.errors import FailsoftError
 from failsoft.health.clock import Clock
 from failsoft.health.ledger import Event, Side, parse_event
@@ -68,6 +69,8 @@ class Feed:
         self._telling: deque[Event] = deque(maxlen=_EVENTS)
         self._ledger = Follower(home.ledger, clock)
         self._answers = AnswersSeen(home.serving / FILE_NAME, clock)
+        self._gates = Gates(home.releases(clock).root, clock)
+        self._wanted: list[str] = []
         self._from_disk: dict[str, Any] = {"incidents": [], "happening": [], "history": []}
         self._old_rows: dict[str, dict[str, Any]] = {}
         self._waves: frozenset[str] = frozenset()
@@ -79,12 +82,13 @@ class Feed:
     async def look(self) -> dict[str, Any]:
         """All that the page shows, as JSON holds it; the slow part is :meth:`read_disk`."""
         status = self._status()
+        self._wanted = releases_of(status)
         rollout = await self._asked_controller()
         now_s = self._clock.wall_s()
         return {
             "at_s": now_s,
             "now": now_of(status, rollout, self._waves),
-            "arms": arms_of(status, rollout),
+            "arms": arms_of(status, rollout, self._gates.of),
             "history_s": HISTORY_S,
             "runs": self._run_rows(now_s),
         } | self._from_disk
@@ -114,6 +118,7 @@ class Feed:
             self._tell_incidents()
         if self._is_due("runs", _RUNS_EVERY_S):
             self._runs_seen = self._look_at_runs()
+        self._gates.look(self._wanted)
 
     def _is_due(self, what: str, every_s: float) -> bool:
         """By time and not by looks: whoever comes after a while gets no old news."""

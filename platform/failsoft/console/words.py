@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import ceil, floor
 from typing import Any
 
@@ -43,8 +43,18 @@ def now_of(status: Mapping[str, Any], rollout: Mapping[str, Any], waves: Collect
     }
 
 
-def arms_of(status: Mapping[str, Any], rollout: Mapping[str, Any]) -> list[list[str]]:
-    """Rows of what is known of the subject beside its stand-in."""
+def releases_of(status: Mapping[str, Any]) -> list[str]:
+    """Those of the plan: the subject's and the stand-in's."""
+    plan = status["plan"]
+    return [
+        release for colour in (plan["subject"], plan["stand_in"]) if colour and (release := plan["releases"][colour])
+    ]
+
+
+def arms_of(
+    status: Mapping[str, Any], rollout: Mapping[str, Any], gates: Callable[[str | None], str] = lambda _release: "–"
+) -> list[list[str]]:
+    """Rows of what is known of the subject beside its stand-in; ``gates`` says how a release's gates ended."""
     plan, evidence = status["plan"], rollout.get("evidence") or {}
     stand_in = plan["releases"].get(plan["stand_in"]) if plan["stand_in"] else "the fallback"
     rows = [
@@ -57,6 +67,8 @@ def arms_of(status: Mapping[str, Any], rollout: Mapping[str, Any]) -> list[list[
     mirror = rollout.get("mirror") or {}
     if mirror.get("compared"):
         rows.append(["copies that agree", f"{mirror['agree']} of {mirror['compared']}", "–"])
+    beside = plan["releases"].get(plan["stand_in"]) if plan["stand_in"] else None
+    rows.append(["gates", gates(plan["releases"].get(plan["subject"])), gates(beside)])
     health = rollout.get("health") or status["health"]
     rows.append(["verdict", f"{health['status']}: {health['reason']}", "–"])
     return rows
