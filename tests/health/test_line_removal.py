@@ -8,6 +8,8 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from failsoft.errors import ConfigError
 from failsoft.health.clock import ManualClock
@@ -172,3 +174,31 @@ def test_a_home_keeps_what_it_names_and_the_defaults_for_all_else(tmp_path: Path
     policy = read_retention(tmp_path)
     assert (policy.cut(10 * DAY_S).texts_s, policy.ledger_bytes) == (7.5 * DAY_S, None)
     assert policy.cut(1.0).ledger_s == float("-inf")
+
+
+@given(
+    lines=st.lists(st.tuples(st.binary(max_size=30), st.booleans()), max_size=12),
+    torn=st.binary(max_size=10),
+    read=st.integers(0, 12),
+)
+def test_any_lines_stay_where_they_are_whichever_go(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[tuple[bytes, bool]], torn: bytes, read: int
+) -> None:
+    """Whatever bytes they are: the length, the lines that stay, and what a follower has still to see."""
+    path = tmp_path_factory.mktemp("any") / "ledger.jsonl"
+    marked = [(b"goes" if goes else b"stay") + line.replace(b"\n", b"") for line, goes in lines]
+    path.write_bytes(b"".join(line + b"\n" for line in marked[:read]))
+    tail = Tail(path)
+    tail.new_lines()
+    with path.open("ab") as file:
+        file.write(
+            b"".join(line + b"\n" for line in marked[read:]) + (b"torn" + torn.replace(b"\n", b"") if torn else b"")
+        )
+    size = path.stat().st_size
+    remove_lines(path, lambda line: line if line.startswith(b"stay") else None)
+    left = [line.rstrip() for line in path.read_bytes().split(b"\n") if line.strip()]
+    assert path.stat().st_size == size
+    assert left == [line.rstrip() for line in marked if line.startswith(b"stay")]
+    seen = [line.rstrip() for line in tail.new_lines() if line.startswith(b"stay")]  # it may hold the old file open
+    assert seen == [line.rstrip() for line in marked[read:] if line.startswith(b"stay")]
+    tail.close()
