@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from ray.serve.handle import DeploymentHandle
 
 from failsoft.artifacts.home import Home
-from failsoft.errors import ConfigError, FailsoftError, ServingError
+from failsoft.errors import FailsoftError, ServingError
 from failsoft.health.clock import SystemClock
 from failsoft.health.exporter import Exporter
 from failsoft.health.ledger import Ledger, Side
@@ -42,7 +42,7 @@ from failsoft.serving.rollout.stages import stage_policy
 from failsoft.serving.rollout.steering import Steering
 from failsoft.serving.several import answer_all
 from failsoft.serving.tracing.spans import kept_trace_id
-from failsoft.serving.tracing.wiring import Untraced, traces_of
+from failsoft.serving.tracing.wiring import Untraced, traces_if_any
 from failsoft.serving.watching.answer_history import FILE_NAME, AnswerHistory
 from failsoft.serving.watching.answer_memory import AnswerMemory
 from failsoft.serving.watching.diary import Diary
@@ -93,7 +93,6 @@ class Gateway(GrpcMethods):
         self._clock, self._home = SystemClock(), Home.find(config.home)
         self._diary = Diary(Ledger(self._home.ledger, self._clock, side=Side.SERVING, subject=self._name))
         controller = controller_of(config)
-        self._app = controller.app
         self._controller, self._follower = ControllerClient(controller), follow_plans(controller, name=self._name)
         await self._follower.start()
         self._buffer = OutcomeBuffer(self._name)
@@ -105,10 +104,10 @@ class Gateway(GrpcMethods):
         self._labels, self._history = self._make_labels(), self._make_history()
         self._exchange = LabelExchange(self._labels, self._controller)
         self._desk = self._make_desk()
-        self._desk.metrics.book.whose["app"] = self._app
+        self._desk.metrics.book.whose["app"] = controller.app
         self._follower.on_change(self._desk.follow)
         self._exporter = self._make_exporter(self._desk.metrics)
-        self._traces = self._make_traces()
+        self._traces = self._make_traces(controller.app)
         handles = {Colour.BLUE: blue, Colour.GREEN: green}
         self._arms = arms = {colour: self._make_arm(handle) for colour, handle in handles.items() if handle is not None}
         self._answerer = self._make_answerer()
@@ -135,13 +134,10 @@ class Gateway(GrpcMethods):
         task, most = self._config.task, self._config.gateway.max_model_queue
         return self._traces.arm(handle, task.kind, max_held=most, weigh=task.inputs.weight)
 
-    def _make_traces(self) -> Untraced:
-        """A gateway that can't trace answers all the same."""
-        try:
-            return traces_of(self._config.gateway.traces, gateway=self._name, app=self._app, clock=self._clock)
-        except ConfigError as error:
-            self._diary.record("traces_off", str(error))
-            return Untraced()
+    def _make_traces(self, app: str) -> Untraced:
+        refused: Callable[[str], None] = lambda why: self._diary.record("traces_off", why)  # noqa: E731
+        config = self._config.gateway.traces
+        return traces_if_any(config, gateway=self._name, app=app, clock=self._clock, refused=refused)
 
     def _make_exporter(self, metrics: GatewayMetrics) -> Exporter:
         look: Callable[[], None] = lambda: metrics.look(self.status())  # noqa: E731 -- asked when all of it stands
@@ -217,15 +213,21 @@ class Gateway(GrpcMethods):
         return self._config.task.answers.several()(answers=answers) if request.is_several else answers[0]
 
     def status(self) -> dict[str, Any]:
-        """What this replica knows."""
-        process: dict[str, Any] = {"gateway": self._name, "pid": os.getpid(), "torch_loaded": "torch" in sys.modules}
-        process["starting"] = sorted(colour for colour, arm in self._arms.items() if arm.starting)
-        process |= {"controller_silent_s": self._follower.silent_s, "tripped_locally": self._follower.tripped_locally}
-        process["texts_at_models"] = {colour: arm.held for colour, arm in self._arms.items()}
-        process["stand_ins_resting"] = self._answerer.resting()
-        process["shared_window_lag"] = self._reporter.status()
-        process["traces"] = self._traces.status()
-        return process | {"events_not_recorded": self._diary.unrecorded} | self._desk.status()
+        """What this replica knows, as :class:`failsoft.serving.web.status_bodies.StatusBody` describes it."""
+        process = {
+            "gateway": self._name,
+            "pid": os.getpid(),
+            "torch_loaded": "torch" in sys.modules,
+            "starting": sorted(colour for colour, arm in self._arms.items() if arm.starting),
+            "controller_silent_s": self._follower.silent_s,
+            "tripped_locally": self._follower.tripped_locally,
+            "texts_at_models": {colour: arm.held for colour, arm in self._arms.items()},
+            "stand_ins_resting": self._answerer.resting(),
+            "shared_window_lag": self._reporter.status(),
+            "traces": self._traces.status(),
+            "events_not_recorded": self._diary.unrecorded,
+        }
+        return process | self._desk.status()
 
     async def degrade(self, *, for_s: float | None, why: str, by: str = OPERATOR) -> dict[str, Any]:
         """Force the fallback everywhere; durable when this returns."""

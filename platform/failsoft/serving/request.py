@@ -94,13 +94,8 @@ class Answerer:
         began_s = self._clock.monotonic_s() if waits.began_s is None else waits.began_s
         whose = Whose(key=key, request_id=request_id, caller=caller, row=row)
         visit = self._enter(text, whose, began_s=began_s, timeout_ms=waits.timeout_ms)
-        if visit.cleaned.verdict is Cleanliness.HOPELESS:
-            plan = visit.now.plan
-            seen = self._seen(plan, Arm.SUBJECT, _UNREADABLE, since_s=began_s, caller=caller)
-            self._note(plan, _UNREADABLE, seen)
-            answer = self._from_ladder(visit, why=visit.cleaned.why or _UNREADABLE.why)
-        else:
-            answer = await self._from_chosen_arm(visit)
+        hopeless = visit.cleaned.verdict is Cleanliness.HOPELESS
+        answer = self._without_a_model(visit) if hopeless else await self._from_chosen_arm(visit)
         self._tell(visit, answer)
         self._mirror_if_chosen(visit, answer)
         return answer
@@ -148,6 +143,13 @@ class Answerer:
         """The journal hears of the answer before the caller does."""
         self._journal.answered(answer, visit.row, visit.ending.why, visit.text, caller=visit.caller)
 
+    def _without_a_model(self, visit: Visit) -> Answer:
+        """The ladder's answer to what no model could read. Counted as bad input, which is held against no model."""
+        plan = visit.now.plan
+        seen = self._seen(plan, Arm.SUBJECT, _UNREADABLE, since_s=visit.budget.began_s, caller=visit.caller)
+        self._note(plan, _UNREADABLE, seen)
+        return self._from_ladder(visit, why=visit.cleaned.why or _UNREADABLE.why)
+
     async def _from_chosen_arm(self, visit: Visit) -> Answer:
         """The chosen model's answer, unless it will not do, or the model was left while it worked on it.
 
@@ -155,21 +157,26 @@ class Answerer:
         """
         plan, colour = visit.now.plan, visit.colour
         if colour is None:
-            return self._from_ladder(visit, why=f"{plan.stage}: {plan.why}")
+            return self._from_ladder(visit, why=_held_back(plan))
         apart = self._journal.holds_back(visit.caller) if visit.arm is Arm.SUBJECT else None
         if apart is not None:
             return self._from_ladder(visit, why=apart)
+        reading, answer = await self._ask_chosen(visit, colour)
+        now, why = self._situation(), reading.why
+        if now.plan is not plan and not now.plan.lets_answer(colour):  # left meanwhile
+            visit, answer, why = replace(visit, now=now), None, _held_back(now.plan)
+        if answer is not None:
+            return answer
+        return await self._from_previous(visit, reading) or self._from_ladder(visit, why=why, refused=reading)
+
+    async def _ask_chosen(self, visit: Visit, colour: Colour) -> tuple[Reading | NoReading, Answer | None]:
+        """What the visit's arm says, noted as evidence; and the answer that it makes, if it may be given."""
         asked_s = self._clock.monotonic_s()
         reading, answer = self._in_form(visit, await self._ask(visit, colour, visit.budget.for_model(asked_s)))
         told = {"repaired": visit.cleaned.is_malformed, "given": _given(reading, visit.request_id, visit.row)}
-        seen = self._seen(plan, visit.arm, reading, since_s=asked_s, caller=visit.caller, **told)
-        self._note(plan, reading, seen)
-        now = self._situation()
-        left = now.plan is not plan and not now.plan.lets_answer(colour)
-        if answer is not None and not left:
-            return answer
-        visit, why = (replace(visit, now=now), f"{now.plan.stage}: {now.plan.why}") if left else (visit, reading.why)
-        return await self._from_previous(visit, reading) or self._from_ladder(visit, why=why, refused=reading)
+        seen = self._seen(visit.now.plan, visit.arm, reading, since_s=asked_s, caller=visit.caller, **told)
+        self._note(visit.now.plan, reading, seen)
+        return reading, answer
 
     async def _from_previous(self, visit: Visit, refused: Reading | NoReading) -> Answer | None:
         """The stand-in's answer where the subject's will not do; None when it has none either, or is not to be asked.
@@ -262,6 +269,11 @@ class Answerer:
             row=visit.row,
         )
         self._journal.mirror(copy)
+
+
+def _held_back(plan: RoutingPlan) -> str:
+    """Why a plan lets a model answer nobody, in words."""
+    return f"{plan.stage}: {plan.why}"
 
 
 def _given(reading: Reading | NoReading, request_id: str, row: int) -> Given | None:

@@ -23,7 +23,7 @@ from failsoft.serving.tracing.outbox import Outbox
 from failsoft.serving.tracing.spans import MOST_SPANS
 from failsoft.serving.tracing.tracer import Tracer
 from failsoft.serving.tracing.w3c import Parent, parent_of
-from failsoft.serving.tracing.wiring import Untraced, refuse_without_exporter, route_of, traces_of
+from failsoft.serving.tracing.wiring import Untraced, refuse_without_exporter, route_of, traces_if_any, traces_of
 
 URL = "http://127.0.0.1:4318/v1/traces"
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -178,6 +178,16 @@ def test_where_what_sends_is_not_installed_it_is_named(monkeypatch: pytest.Monke
     with pytest.raises(ConfigError, match=r"pip install 'failsoft\[traces\]'"):
         refuse_without_exporter(TraceConfig(endpoint=URL))
     refuse_without_exporter(None)
+
+
+def test_a_gateway_that_lacks_what_sends_answers_without_traces_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+    monkeypatch.delitem(sys.modules, "failsoft.serving.tracing.otlp", raising=False)
+    said: list[str] = []
+    config = TraceConfig(endpoint=URL)
+    traces = traces_if_any(config, gateway="g", app="a", clock=ManualClock(), refused=said.append)
+    assert type(traces) is Untraced
+    assert "failsoft[traces]" in said[0]
 
 
 @pytest.mark.parametrize(

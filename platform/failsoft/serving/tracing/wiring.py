@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -103,6 +103,17 @@ def traces_of(config: TraceConfig | None, *, gateway: str, app: str, clock: Cloc
     made = Traced(config, _sender(config, resource), clock=clock, rng=random.Random())
     made.start()
     return made
+
+
+def traces_if_any(
+    config: TraceConfig | None, *, gateway: str, app: str, clock: Clock, refused: Callable[[str], None]
+) -> Untraced:
+    """The same for a replica: a gateway that can't trace answers all the same; ``refused`` is told why it can't."""
+    try:
+        return traces_of(config, gateway=gateway, app=app, clock=clock)
+    except ConfigError as error:
+        refused(str(error))
+        return Untraced()
 
 
 def refuse_without_exporter(config: TraceConfig | None) -> None:
