@@ -42,6 +42,7 @@ class Scene:
         self.home = Home(root=root)
         self.plan = plan_body()
         self.health: dict[str, Any] = {"status": "HEALTHY", "reason": "1 bad of 100", "not_armed": None}
+        self.health |= {"bad": 2, "total": 90, "limit": 0.2}
         self.evidence: dict[str, Any] = {"in_stage": [1, 100], "on_trial": [0, 0], "stand_in": [0, 0]}
         self.waits_for = "nothing: the subject serves"
         self.is_controller_away = False

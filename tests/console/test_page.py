@@ -76,6 +76,10 @@ def test_all_of_it_comes_from_the_gateway_and_nothing_goes_wrong(shown: Shown) -
     assert page.locator("#stages [aria-current]").inner_text() == "serving"
     assert "incident-12" in page.locator("#incidents").inner_text()
     assert page.locator("#chart rect").count() > 10
+    assert page.locator("#window rect.bad").count() > 3
+    assert page.locator("#window .limit").count() == 1
+    assert "2 bad of 90; it trips at 20 %" in page.locator("#window-words").inner_text()
+    assert "incident-12" in page.locator("#chart .band title").first.text_content()
     assert all(url.startswith((shown.url, "data:")) for url in shown.asked)
     assert shown.errors == []
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failsoft.console.words import arms_of, history_of, now_of
+from failsoft.console.words import arms_of, history_of, now_of, window_of
 from tests.console.made import Scene, plan_body
 
 
@@ -123,6 +123,21 @@ def test_steady_traffic_is_an_even_line_whenever_one_looks(late_s: float, slower
     steps = history_of(lines, now_s=10_000.0 + late_s, history_s=600.0, step_s=5.0)
     rates = [step["rates"]["a"] for step in steps]
     assert rates == pytest.approx([1000 / took_s] * 120, rel=1e-3)
+
+
+def test_the_share_of_bad_answers_is_that_of_those_that_the_model_was_asked_for() -> None:
+    answers = {"primary": {"none": 60}, "rules": {"weak": 15, "late": 3, "error": 2, "stage": 400, "shed": 9}}
+    lines = [{"at_s": 10_000.0, "span_s": 5.0, "answers": answers}]
+    lines += [{"at_s": 9_990.0, "span_s": 5.0, "answers": {"rules": {"stage": 40}}}]
+    steps = history_of(lines, now_s=10_000.0, history_s=600.0, step_s=5.0)
+    assert [step["bad"] for step in steps[-4:]] == [None, None, None, 0.25]
+
+
+def test_the_window_is_told_in_numbers_and_what_is_not_known_is_none() -> None:
+    scene = Scene(Path("/nowhere"))
+    assert window_of(scene.status()) == {"bad": 2, "total": 90, "limit": 0.2}
+    del scene.health["limit"]
+    assert window_of(scene.status()) == {"bad": 2, "total": 90, "limit": None}
 
 
 def test_where_nobody_was_answered_for_a_while_the_line_falls() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from failsoft.artifacts.home import Home
 from failsoft.console.answers_seen import AnswersSeen, Follower
 from failsoft.console.gates import Gates
-from failsoft.console.words import arms_of, history_of, now_of, releases_of
+from failsoft.console.words import arms_of, history_of, now_of, releases_of, window_of
 from failsoft.errors import FailsoftError
 from failsoft.health.clock import Clock
 from failsoft.health.ledger import Event, Side, parse_event
@@ -90,6 +90,7 @@ class Feed:
             "now": now_of(status, rollout, self._waves),
             "arms": arms_of(status, rollout, self._gates.of),
             "history_s": HISTORY_S,
+            "window": window_of(status),
             "runs": self._run_rows(now_s),
         } | self._from_disk
 
@@ -175,6 +176,7 @@ class Feed:
         return {
             "name": one.name,
             "began_s": one.began_s,
+            "ended_s": one.ended_s,
             "took": f"{story.lasted_s:.0f} s" if one.is_over else "going on",
             "stage": one.stage or "–",
             "replaced": self._hit(one, story.until_s, account.counts) or "see its report",

@@ -7,6 +7,7 @@ from math import ceil, floor
 from typing import Any
 
 _LONGEST_STEPS = 100
+_GOOD, _FLAWS = ("none",), ("weak", "late", "error")
 _STAGE_WORDS = {
     "serving": "answers everything",
     "degraded": "is out of service",
@@ -77,7 +78,9 @@ def arms_of(
 def history_of(
     spans: Sequence[Mapping[str, Any]], *, now_s: float, history_s: float, step_s: float
 ) -> list[dict[str, Any]]:
-    """Answers a second by source, in equal steps, each span spread over the time it took.
+    """Answers a second by source, and the bad share of the model's, in equal steps; a span fills the time it took.
+
+    The share is None where the model was not asked.
 
     The last step ends with the last span that was heard of: what is being counted just now would look like a fall. When
     that is longer ago than two steps, nobody was answered, and the steps end now.
@@ -92,14 +95,27 @@ def history_of(
     count = int(history_s / step_s)
     newest_s = max((float(span["at_s"]) for span in spans if span["at_s"] <= now_s), default=now_s)
     end_s = newest_s if now_s - newest_s < 2 * step_s else now_s
-    steps: list[dict[str, float]] = [{} for _ in range(count)]
+    steps, asked, bad = [dict[str, float]() for _ in range(count)], [0.0] * count, [0.0] * count
     for span in spans:
         sources = {source: sum(whys.values()) for source, whys in span["answers"].items()}
+        good, flawed = (sum(whys.get(w, 0) for whys in span["answers"].values() for w in ws) for ws in (_GOOD, _FLAWS))
         for place, part in _parts(span, end_s - history_s, step_s):
             if 0 <= place < count:
+                asked[place] += part * (good + flawed)
+                bad[place] += part * flawed
                 for source, answers in sources.items():
                     steps[place][source] = steps[place].get(source, 0.0) + part * answers / step_s
-    return [{"rates": {source: round(rate, 3) for source, rate in step.items()}} for step in steps]
+    shares = [round(flawed / total, 4) if total > 0.0 else None for flawed, total in zip(bad, asked, strict=True)]
+    return [
+        {"rates": {source: round(rate, 3) for source, rate in step.items()}, "bad": share}
+        for step, share in zip(steps, shares, strict=True)
+    ]
+
+
+def window_of(status: Mapping[str, Any]) -> dict[str, Any]:
+    """The gateway's own window over the model's answers, in numbers; what is not known is None."""
+    health = status["health"]
+    return {name: health.get(name) for name in ("bad", "total", "limit")}
 
 
 def _parts(span: Mapping[str, Any], start_s: float, step_s: float) -> list[tuple[int, float]]:

@@ -55,6 +55,7 @@ function show() {
   byId("why").textContent = plain(now.why);
   byId("stages").replaceChildren(...STAGES.map((stage) => stageItem(stage, now.stage)));
   chart(feed.history);
+  windowChart(feed.history, feed.window);
   fill("arms", ["what", "subject", "stand-in"], feed.arms);
   fill("incidents", ["incident", "began", "took", "stage", "replaced", "why"], feed.incidents.map((one) =>
     [one.name, when(one.began_s), one.took, one.stage, one.replaced, one.why]), "none yet");
@@ -141,11 +142,40 @@ function draw(kind, attributes, text = "") {
   return made;
 }
 
+// Where incidents lie in the last minutes.
+function bands(bottom) {
+  const start = feed.at_s - feed.history_s, place = (at) => LEFT + Math.min(1, Math.max(0, (at - start) / feed.history_s)) * (RIGHT - LEFT);
+  return feed.incidents.filter((one) => (one.ended_s ?? feed.at_s) > start).map((one) => {
+    const from = place(one.began_s), band = draw("rect", { x: from, y: TOP, width: Math.max(2, place(one.ended_s ?? feed.at_s) - from), height: bottom - TOP, class: "band" });
+    band.append(draw("title", {}, plain(`${one.name}: ${one.why}`)));
+    return band;
+  });
+}
+
+// The share of bad answers over time, and the limit at which this gateway's window trips.
+function windowChart(history, now) {
+  const bottom = 96, highest = Math.max(0.01, 2 * (now.limit ?? 0), ...history.map((one) => one.bad ?? 0));
+  const wide = (RIGHT - LEFT) / Math.max(1, history.length), y = (share) => bottom - (share / highest) * (bottom - TOP);
+  const parts = bands(bottom);
+  history.forEach((one, place) => {
+    if (one.bad === null) return;
+    parts.push(draw("rect", { x: LEFT + place * wide, y: Math.min(bottom - 1, y(one.bad)), width: wide + 0.3, height: Math.max(1, bottom - y(one.bad)), class: "bad" }));
+  });
+  if (now.limit !== null) parts.push(draw("line", { x1: LEFT, x2: RIGHT, y1: y(now.limit), y2: y(now.limit), class: "limit" }));
+  parts.push(draw("text", { x: LEFT - 6, y: TOP + 10, "text-anchor": "end" }, `${Math.round(highest * 100)} %`));
+  parts.push(draw("text", { x: LEFT - 6, y: bottom, "text-anchor": "end" }, "0"));
+  parts.push(draw("text", { x: LEFT, y: 114 }, `${Math.round(feed.history_s / 60)} minutes ago`));
+  parts.push(draw("text", { x: RIGHT, y: 114, "text-anchor": "end" }, "now"));
+  byId("window").replaceChildren(...parts);
+  const limit = now.limit === null ? "" : `; it trips at ${Math.round(now.limit * 100)} %, once chance is ruled out (the dashed line)`;
+  byId("window-words").textContent = now.total === null ? "" : `This gateway's window holds ${now.bad} bad of ${now.total}${limit}. Of all gateways above: weak, late and failed, where the model was asked.`;
+}
+
 function chart(history) {
   const sources = [...new Set([...Object.keys(COLOURS), ...history.flatMap((one) => Object.keys(one.rates))])]
     .filter((source) => history.some((one) => one.rates[source]));
   const highest = Math.max(1, ...history.map((one) => Object.values(one.rates).reduce((a, b) => a + b, 0)));
-  const wide = (RIGHT - LEFT) / Math.max(1, history.length), parts = [];
+  const wide = (RIGHT - LEFT) / Math.max(1, history.length), parts = bands(BOTTOM);
   history.forEach((one, place) => {
     let below = 0;
     for (const source of sources) {

@@ -164,6 +164,7 @@ class FrontDesk:
                 "status": verdict.status,
                 "bad": verdict.bad,
                 "total": verdict.total,
+                "limit": verdict.verdict.policy.max_bad_fraction,
                 "reason": verdict.reason,
                 "rule": self._watch.in_words(),
                 "not_armed": self._watch.refusal,
