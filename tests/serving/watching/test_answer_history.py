@@ -113,6 +113,12 @@ def test_a_kept_text_carries_by_what_its_author_can_have_it_removed_and_a_shape_
     assert [sorted(one) for one in without] == [["said", "shape", "why"]]
 
 
+def test_an_error_that_quotes_its_request_is_kept_without_the_words_of_it() -> None:
+    sample = Specimens(SpecimenPolicy(), random.Random(1))
+    sample.offer("tell Anna: a\u0301b", "error", "the model failed: KeyError('Anna') at a of tell_all, mail anna@x.org")
+    assert sample.take()[0]["said"] == f"the model failed: KeyError('{HIDDEN}') at a of tell_all, mail {HIDDEN}"
+
+
 class Unshowable:
     """Somebody's instance."""
 

@@ -22,6 +22,7 @@ from failsoft.serving.tracing.spans import kept_trace_id
 MAX_CHARACTERS = 300
 """Of a text or a shape; the rest is cut."""
 HIDDEN = "▮"
+_WORDS = re.compile(r"\w{4,}")
 DEFAULT_HIDES = (
     r"[\w.+-]{1,64}@[\w-]{1,63}\.[\w.]+",  # addresses of mail (RFC 5321's bounds; without them a text costs its square)
     r"https?://\S+",
@@ -114,11 +115,21 @@ class Specimens:
 
     def _as_json(self, asked: Any, why: str, said: str, whose: Whose, trace_id: str) -> dict[str, str]:
         text = asked if isinstance(asked, str) else _BRIEF.repr(asked)
-        body = {"why": why, "said": said[:MAX_CHARACTERS], "shape": shape_of(text)}
+        body = {"why": why, "said": hidden(without_words_of(text, said), self._hides), "shape": shape_of(text)}
         body |= {"trace_id": trace_id} if trace_id else {}
         if not self._policy.keep_texts:  # a shape is nobody's, so it keeps no mark of anybody either
             return body
         return body | {"text": hidden(text, self._hides)} | whose.marks()
+
+
+def without_words_of(text: str, said: str) -> str:
+    """A sentence about a text, without words of it: an error of foreign code may quote what its author wrote.
+
+    Words of three characters and less stay; they are in every sentence.
+    """
+    for word in sorted({word for word in _WORDS.findall(text[: 4 * MAX_CHARACTERS]) if word in said}, key=len):
+        said = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", HIDDEN, said)
+    return said
 
 
 def shape_of(text: str) -> str:
