@@ -41,7 +41,11 @@ def asked(app: AppHere, text: str = "please jazz in Berlin") -> httpx.Response:
 
 
 def as_described(form: type[BaseModel], body: dict[str, Any]) -> dict[str, Any]:
-    """The body as its schema has it: what is not described is left out, and what is described and absent is refused."""
+    """The body as its schema has it: what is not described is left out, and what is described and absent is refused.
+
+    Where these tests fail something new is sent: describe it in web/status_bodies.py or web/rollout_bodies.py, and give
+    it a value in web/status_examples.py.
+    """
     return form.model_validate(body).model_dump(mode="json", exclude_unset=True)
 
 

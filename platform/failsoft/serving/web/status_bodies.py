@@ -80,6 +80,7 @@ class HealthBody(BaseModel):
     status: str = Field(description="healthy, degraded or no verdict, which is never good news.")
     bad: int = Field(description="Bad answers in the window.")
     total: int = Field(description="Answers in the window.")
+    limit: float = Field(ge=0, le=1, description="Share of bad ones from which on the subject is degraded.")
     reason: str = Field(description="Why it is judged so.")
     rule: str = Field(description="The rule in force.")
     not_armed: str | None = Field(description="Why the watch goes by the plain rule; null: it has a healthy baseline.")

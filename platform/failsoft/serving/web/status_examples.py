@@ -23,6 +23,7 @@ _HEALTH: dict[str, Any] = {
     "status": "healthy",
     "bad": 1,
     "total": 100,
+    "limit": 0.2,
     "reason": "1 bad of 100 (1.00%), below 20.00%",
     "rule": "degrade when at least 20.00% of the last 100 outcomes are bad (no verdict below 20)",
     "not_armed": None,
