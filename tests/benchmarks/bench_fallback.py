@@ -1,21 +1,28 @@
 """The whole fallback answer inside a gateway, from a caller's text to the answer, alone and beside two busy neighbours.
 
-It is the answer of the day on which everything else is late, so its tail counts more than its middle.
+It is the answer of the day on which everything else is late, so its tail counts more than its middle. Beside it the
+other models of that rung: XGBoost, and a linear model of scikit-learn as arrays, where those libraries are installed.
 """
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import cycle
 from typing import Any
 
 from failsoft.health.clock import SystemClock
+from failsoft.models.corpus import Utterance
 from failsoft.models.embedded import Sizes, embedded_corpus
-from failsoft.models.gbdt import GbdtIntent, features_of, words_of
+from failsoft.models.gbdt import GbdtConfig, GbdtIntent, features_of, words_of
+from failsoft.models.linear_text import LinearText
 from failsoft.models.rules import RulesEngine, rules_from_corpus
+from failsoft.models.xgb_intents import XgbIntent
 from failsoft.serving.config import GatewayConfig
 from failsoft.serving.fallback.ladder import FallbackLadder
 from failsoft.serving.fallback.rungs import GbdtRung, RulesRung
@@ -29,6 +36,7 @@ from tests.serving.fakes import Notes, plan
 
 NEIGHBOURS = 2
 FAST, PLAIN = "trees, fast path", "trees, plain call"
+XGBOOST, LINEAR = "XGBoost", "linear model as arrays"
 _SPIN = "while True: pass"
 Calls = dict[str, Callable[[], object]]
 
@@ -43,7 +51,12 @@ def measure(*, quick: bool) -> Outcome:
             contenders = [Contender(name=name, run=calls[name], calls=20) for name in (PLAIN, FAST)]
             timings = interleave(contenders, rounds=5 if quick else 60, control=FAST)
         outcome.add(f"one row of trees, {part}", timings)
-        outcome.ratios[f"plain_over_fast_trees_{'busy' if neighbours else 'alone'}"] = timings.ratio(PLAIN, FAST)
+        when = "busy" if neighbours else "alone"
+        outcome.ratios[f"plain_over_fast_trees_{when}"] = timings.ratio(PLAIN, FAST)
+        for name in calls.keys() & {XGBOOST, LINEAR}:
+            others = [Contender(name=one, run=calls[one], calls=20) for one in (name, FAST)]
+            ratio = interleave(others, rounds=5 if quick else 60, control=FAST).ratio(name, FAST)
+            outcome.ratios[f"{'xgboost' if name == XGBOOST else 'linear'}_over_lightgbm_{when}"] = ratio
     return outcome
 
 
@@ -70,7 +83,29 @@ def _calls() -> Calls:
         "ladder": lambda: ladder.answer(next(texts), "measured"),
         FAST: lambda: trees.predict_one(next(texts)),
         PLAIN: plain,
-    }
+    } | _others(corpus.train[:500], lambda: next(texts))
+
+
+def _others(samples: Sequence[Utterance], text: Callable[[], str]) -> Calls:
+    """The models that may stand on the same rung, as far as their libraries are here."""
+    found: Calls = {}
+    if find_spec("xgboost") is not None:
+        boosted = XgbIntent.train(samples, GbdtConfig(rounds=30))
+        found[XGBOOST] = lambda: boosted.predict_one(text())
+    if find_spec("sklearn") is not None:
+        linear = _linear([sample.text for sample in samples], [sample.intent for sample in samples])
+        found[LINEAR] = lambda: linear.predict_one(text())
+    return found
+
+
+def _linear(texts: Sequence[str], intents: Sequence[str]) -> LinearText:
+    words = importlib.import_module("sklearn.feature_extraction.text").TfidfVectorizer(ngram_range=(1, 2))
+    model = importlib.import_module("sklearn.linear_model").LogisticRegression(max_iter=20)
+    pipeline = importlib.import_module("sklearn.pipeline").make_pipeline(words, model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it would like more rounds; its speed is the same
+        pipeline.fit(texts, intents)
+    return LinearText.of_sklearn(pipeline, texts=texts)
 
 
 def _gateway(ladder: FallbackLadder) -> Answerer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 from collections.abc import Callable
@@ -17,7 +18,9 @@ from failsoft.models.xgb_intents import META_FILE, MODEL_FILE, XgbIntent, XgbRow
 from failsoft.serving.fallback.ladder import FallbackLadder
 from failsoft.serving.fallback.plain_rungs import ConstantRung, FunctionRung
 from failsoft.serving.fallback.rungs import GbdtRung
+from tests.models.foreign.served import loads_as_recorded, reopened
 from tests.models.toys import toy_corpus
+from tests.serving.own_world import OwnWorld
 
 xgboost = pytest.importorskip("xgboost", reason="needs the extra: pip install 'failsoft[xgboost]'")
 
@@ -117,3 +120,19 @@ def test_a_file_of_others_and_an_absent_library_are_said(tmp_path: Path, monkeyp
     monkeypatch.setitem(sys.modules, "xgboost", None)
     with pytest.raises(ConfigError, match=r"pip install 'failsoft\[xgboost\]'"):
         XgbRows.load(tmp_path / "model.json")
+
+
+@pytest.mark.anyio
+async def test_the_example_with_both_fallbacks_answers_by_them_when_its_model_is_ill(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="trains the linear model: pip install scikit-learn")
+    there: Any = importlib.import_module("docs.own_fallbacks")
+    bundle = there.publish(tmp_path)
+    loads_as_recorded(there.config, reopened(bundle, tmp_path))
+    world = OwnWorld(there.config, tmp_path)
+    text, intent = there.TEXTS[0], there.INTENTS[0]
+    assert (await world.post({"text": text})).json()["source"] == "primary"
+    model: Any = world.arm.model
+    model.linear._weights_FC *= math.nan
+    answer = (await world.post({"text": text})).json()
+    assert (answer["output"], answer["source"]) in {(intent, "xgboost"), (intent, "linear")}
+    assert (await world.post({"text": "zzz qqq"})).json()["source"] == "constant"
