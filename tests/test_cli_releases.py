@@ -191,7 +191,7 @@ def test_gc_frees_damaged_releases_by_age_and_size_and_says_so_first(shelf: Path
     order = ("release", "gc", "--keep", "8", "--damaged-gb", "0.001")
     assert "would remove r-9-01234567 (2.00 MB): a damaged release" in typed(shelf, *order, "--dry-run").output
     assert damaged.is_dir()
-    assert "removed r-9-01234567" in typed(shelf, *order).output
+    assert "removed r-9-01234567 (2.00 MB)" in typed(shelf, *order).output
     assert not damaged.exists()
     assert "nothing to remove" in typed(shelf, *order).output
 

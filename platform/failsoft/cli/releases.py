@@ -205,9 +205,11 @@ def gc(
             continue
         gone.append({"name": name, "size_bytes": standing.size_bytes, "what": "release"})
         words.append(f"{said} {name} ({standing.size_bytes / 1e6:.2f} MB)")
-    for leftover in (one for one in rest if dry_run or one.remove()):
-        gone.append({"name": leftover.folder.name, "size_bytes": leftover.size_bytes, "what": leftover.what})
-        words.append(f"{said} {leftover.folder.name} ({leftover.size_bytes / 1e6:.2f} MB): {leftover.what}")
+    for leftover in rest:
+        size_bytes = leftover.size_bytes  # before it is gone
+        if dry_run or leftover.remove():
+            gone.append({"name": leftover.folder.name, "size_bytes": size_bytes, "what": leftover.what})
+            words.append(f"{said} {leftover.folder.name} ({size_bytes / 1e6:.2f} MB): {leftover.what}")
     answer(json_, {said.replace(" ", "_"): gone}, *(words if going or rest else ("nothing to remove",)))
 
 
