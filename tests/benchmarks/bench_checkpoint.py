@@ -7,6 +7,7 @@ outside of it. The floor is one copy of the same bytes between two buffers whose
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -33,9 +34,11 @@ from failsoft.training.checkpoints.retention import Last
 from failsoft.training.checkpoints.writer import CheckpointWriter, writer_behind
 from failsoft.training.ranks import SoloRank
 from failsoft.training.state import TrainingState, flatten
+from tests.benchmarks import sharded_stalls
 from tests.benchmarks.guarded_loops import Size, network
 from tests.benchmarks.measuring import CONTROL, Timings
 from tests.benchmarks.outcome import Outcome
+from tests.rank_pair import outputs_of_two
 
 MEMCPY, OURS, SAVE, DCP = "memory copy", "failsoft", "torch.save + fsync", "DCP async_save"
 QUIET, WHILE_OURS, WHILE_DCP, WHILE_THREAD = (
@@ -72,6 +75,7 @@ def measure(*, quick: bool) -> Outcome:
         with _bench(size) as bench:
             _stalls(outcome, bench, rounds, threads)
             _steps(outcome, bench, rounds, threads)
+    _sharded(outcome, size, rounds)
     for name in ("stall_over_memcpy", "stall_over_dcp_async", "step_while_writing_over_quiet"):
         each = [outcome.ratios[f"{name}_{threads}_threads"] for threads in counts]
         outcome.ratios[name] = max(each, key=lambda ratio: ratio.value)
@@ -237,6 +241,20 @@ def _steps(outcome: Outcome, bench: Bench, rounds: int, threads: int) -> None:
     outcome.ratios[f"thread_step_{key}"] = timings.ratio(WHILE_THREAD, QUIET)
     seen = ", ".join(f"{name}: {min(each)}–{max(each)}" for name, each in counts.items() if "writes" in name)
     outcome.notes.append(f"steps within one write, {threads} threads: {seen}")
+
+
+def _sharded(outcome: Outcome, size: Size, rounds: int) -> None:
+    """The same model in shards on two ranks, one thread each; of each round the rank that was held up longer counts."""
+    with tempfile.TemporaryDirectory(prefix="failsoft-bench-") as folder:
+        words = [folder, str(size.width), str(size.layers), str(rounds)]
+        told = [json.loads(text) for text in outputs_of_two("tests.benchmarks.sharded_stalls", *words)]
+    seconds = {
+        name: [max(each) for each in zip(*(one["seconds"][name] for one in told), strict=True)]
+        for name in told[0]["seconds"]
+    }
+    timings = Timings(seconds=seconds)
+    outcome.add(f"stall, sharded over 2 ranks, {told[0]['bytes'] / 1e6:.0f} MB each, 1 thread", timings)
+    outcome.ratios["sharded_stall_over_memcpy_2_ranks"] = timings.ratio(sharded_stalls.OURS, sharded_stalls.MEMCPY)
 
 
 def _seconds(turn: Turn) -> float:
