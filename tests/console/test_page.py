@@ -97,6 +97,14 @@ def test_it_can_be_read_by_everybody_in_the_dark_and_on_a_phone(shown: Shown, co
     shown.shoot(f"serving-{colours}-{width}", full_page=True)
 
 
+def test_the_runbook_can_be_read_by_everybody(shown: Shown) -> None:
+    shown.page.goto(f"{shown.url}/console/runbook#failsoftoverload")
+    expect(shown.page.get_by_role("heading", name="FailsoftOverload")).to_be_in_viewport()
+    found = axe.Axe().run(shown.page)
+    assert found.violations_count == 0, found.generate_report()
+    assert shown.errors == []
+
+
 def test_an_order_needs_the_token_a_reason_and_a_yes(shown: Shown, orders: Orders) -> None:
     page = shown.open()
     page.get_by_role("button", name="hold the model back").click()

@@ -83,8 +83,6 @@ def assert_runbook(shown: Shown, section: str) -> None:
     expect(heading).to_be_in_viewport()
     assert all(url.startswith((shown.url, "data:")) for url in shown.asked)
     assert shown.errors == []
-    found = axe.Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
 
 
 def assert_reported(browser: Any, there: Recorded, name: str) -> None:
