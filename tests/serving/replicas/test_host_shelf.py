@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from failsoft.artifacts.home import Home
+from failsoft.artifacts.resign import sign_again
+from failsoft.artifacts.signing import KEY_VARIABLE
 from failsoft.errors import ArtifactMissingError
 from failsoft.health.clock import ManualClock
 from failsoft.serving.replicas.host_shelf import HostShelf, memory_folder
@@ -172,3 +174,18 @@ def test_what_a_killed_replica_began_to_copy_is_given_back_and_a_live_copy_is_no
 
 def test_two_homes_keep_theirs_apart() -> None:
     assert memory_folder(Path("/a")) != memory_folder(Path("/b"))
+
+
+def test_a_copy_whose_key_was_retired_is_made_anew_once_the_release_was_signed_anew(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, "o" * 32)
+    for name in ("r1", "r2", "r3"):
+        sign_again(node.store, name, vouch=True)
+    node.shelf.keep(["r1"])
+    monkeypatch.setenv(KEY_VARIABLE, "n" * 32)
+    sign_again(node.store, "r1", vouch=True)
+    assert not node.shelf.open("r1")[1], "the copy is not believed"
+    node.shelf.keep(["r1"])
+    assert node.shelf.refusals == {}
+    assert node.shelf.open("r1")[1]
