@@ -121,7 +121,7 @@ class HostShelf:
         for copy in self._memory.listing():
             if copy.name not in wanted or self._is_of_another(copy.manifest, copy.name):
                 self._memory.remove(copy.name)
-        for unusable in self._memory.foreign():  # such as one whose key was retired since: signed anew, it is copied anew
+        for unusable in self._memory.foreign():  # its key was retired, say: signed anew, it is copied anew
             self._memory.remove(unusable)
         for begun in self._memory.root.glob(".aside-*"):
             if self._clock.wall_s() - _last_written_s(begun) > _ABANDONED_S:
