@@ -51,7 +51,7 @@ class ServeSettings(BaseModel):
     traces_degraded: bool = True
     """Also keep the trace of each request that failed or that the model in service did not answer."""
     traces_per_s: float = Field(default=20.0, gt=0)
-    """Traces that one gateway keeps in a second at most."""
+    """Traces that one gateway keeps in a second at most: so many that were drawn, and as many that went wrong."""
     traces_plaintext: bool = False
     """Let traces leave this machine over plain http."""
     model_name: str = "failsoft"

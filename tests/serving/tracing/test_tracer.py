@@ -86,6 +86,8 @@ def test_callers_that_claim_to_be_sampled_can_not_flood_the_collector() -> None:
     world = World(ratio=0.0, max_kept_per_s=3.0)
     parent = Parent(int(TRACE, 16), int(SPAN, 16), sampled=True)
     assert sum(world.request(parent=parent) for _ in range(50)) == 3
+    assert sum(world.request(parent=parent, replaced=True) for _ in range(50)) == 3, "what fails has room of its own"
+    assert world.tracer.status()["over_limit"] == 94
 
 
 def test_a_gateway_that_keeps_no_degraded_ones_records_only_its_share() -> None:

@@ -23,8 +23,8 @@ class TraceConfig:
     keep_degraded: bool = True
     """Also keep the trace of each request that failed, or that the model in service did not answer …"""
     max_kept_per_s: float = 20.0
-    """… but, with those of ``ratio``, no more traces than this a second and gateway: an incident is thousands of them,
-    and twenty show it."""
+    """… but of these, and of those that were drawn, no more traces than this a second and gateway each: an incident is
+    thousands of them, and twenty show it."""
     max_waiting_spans: int = 4096
     """Spans that wait for the collector; what comes beyond that is dropped and counted."""
     every_s: float = 2.0

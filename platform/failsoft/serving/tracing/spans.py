@@ -65,8 +65,12 @@ class Bundle(NamedTuple):
 class Keeper(Protocol):
     """Decides what is kept, and takes it."""
 
+    def admit_sampled(self) -> bool:
+        """Whether one more trace may be kept that was drawn, by this gateway or by its caller."""
+        ...
+
     def admit(self, *, surely: bool) -> bool:
-        """Whether one more trace may be kept now; ``surely``: it may, however many there are."""
+        """Whether one more may be kept for what became of it; ``surely``: it may, however many there are."""
         ...
 
     def take(self, bundle: Bundle) -> None:
@@ -155,14 +159,16 @@ class Trace(Recorder):
         super().__init__(clock, rng, trace_id)
         self._keeper, self._calls = keeper, list[SharedCall]()
         self.root = self.begin("", 0 if parent is None else parent.span_id, Kind.SERVER)
-        self.kept, self._asked = False, False
+        self.kept, self._refused, self._asked = False, False, False
         if sampled:
-            self.keep()
+            self.kept = keeper.admit_sampled()
+            self._refused = not self.kept
 
     def keep(self, *, surely: bool = False) -> None:
         """It is worth keeping; asked once, unless somebody says that it is to be kept in any case."""
         if not self.kept and (surely or not self._asked):
             self._asked, self.kept = True, self._keeper.admit(surely=surely)
+            self._refused = not self.kept
 
     def shares(self, call: SharedCall) -> None:
         """One of its steps was made in a call for several."""
@@ -178,7 +184,7 @@ class Trace(Recorder):
             self._keeper.take(self.bundle())
             for call in self._calls:
                 call.wanted()
-        elif self._asked:
+        elif self._refused:
             self._keeper.refused(len(self.spans))
 
 

@@ -44,7 +44,7 @@ class Tracer:
 
     def __init__(self, config: TraceConfig, outbox: Outbox, *, clock: Clock, rng: random.Random) -> None:
         self._config, self._outbox, self._clock, self._rng = config, outbox, clock, rng
-        self._allowance = Allowance(config.max_kept_per_s, clock)
+        self._drawn, self._replaced = (Allowance(config.max_kept_per_s, clock) for _ in range(2))
         self._over_limit = 0
 
     def begin(self, parent: Parent | None) -> Trace | None:
@@ -73,9 +73,13 @@ class Tracer:
                 asker.span.links.append(span.spot)
         return call, span
 
+    def admit_sampled(self) -> bool:
+        """See :class:`failsoft.serving.tracing.spans.Keeper`. Callers may claim to be sampled as often as they like."""
+        return self._drawn.take()
+
     def admit(self, *, surely: bool) -> bool:
-        """See :class:`failsoft.serving.tracing.spans.Keeper`."""
-        return self._allowance.take() or surely
+        """See :class:`failsoft.serving.tracing.spans.Keeper`. What failed has an allowance that nobody else takes."""
+        return self._replaced.take() or surely
 
     def take(self, bundle: Bundle) -> None:
         """See :class:`failsoft.serving.tracing.spans.Keeper`."""
