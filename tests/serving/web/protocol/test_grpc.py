@@ -73,12 +73,14 @@ async def test_a_text_is_answered_and_the_trailers_say_by_whom_and_why() -> None
 async def test_metadata_of_a_call_say_what_headers_say_over_http() -> None:
     served = Served()
     metadata = [("x-request-timeout-ms", "70"), ("x-caller-id", "tenant-4"), ("x-session-id", "s-1")]
+    metadata += [("x-request-id", "from-a-proxy")]
     await served.calls.call("ModelInfer", infer(b"play"), FakeContext(metadata=metadata))
     twice = FakeContext(metadata=[("x-caller-id", "a"), ("x-caller-id", "b")])
     await served.calls.call("ModelInfer", infer(b"play"), twice)
     soon = FakeContext(metadata=[("x-request-timeout-ms", "soon")])
     await served.calls.call("ModelInfer", infer(b"play"), soon)
     assert [(ask.timeout_ms, ask.caller, ask.key) for ask in served.asked] == [(70.0, "tenant-4", "s-1")]
+    assert served.asked[0].request_id == "from-a-proxy"
     assert [context.code for context in (twice, soon)] == [grpc.StatusCode.INVALID_ARGUMENT] * 2
 
 

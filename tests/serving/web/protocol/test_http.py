@@ -122,6 +122,16 @@ async def test_parameters_and_headers_say_who_asks_and_how_long_it_waits_as_at_v
     assert [ask.whose for ask in served.asked] == [caller_of("me"), caller_of("tenant-4"), None]
 
 
+async def test_an_id_in_a_header_is_the_requests_where_it_has_none_itself() -> None:
+    served, headers = Served(), {"X-Request-Id": "from-a-proxy"}
+    async with served.client() as http:
+        ids = [
+            (await http.post(infer_path(), json=texts(TEXT, **more), headers=headers)).json()["id"]
+            for more in ({}, {"id": "own"})
+        ]
+    assert ids == ["from-a-proxy", "own"]
+
+
 @pytest.mark.parametrize(
     ("sent", "status", "words"),
     [

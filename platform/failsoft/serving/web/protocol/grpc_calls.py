@@ -203,6 +203,7 @@ def _caller(metadata: Sequence[tuple[str, Any]]) -> Caller:
         timeout_ms=_milliseconds(said.get("x-request-timeout-ms")),
         caller=said.get("x-caller-id"),
         session=said.get("x-session-id"),
+        request_id=next((value for name, value in metadata if name == "x-request-id" and isinstance(value, str)), None),
     )
 
 

@@ -9,7 +9,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 
 from failsoft.errors import BadRequestError
-from failsoft.serving.web.headers import CallerId, SessionId, WaitsMs, of_one_caller
+from failsoft.serving.web.headers import CallerId, RequestId, SessionId, WaitsMs, of_one_caller
 from failsoft.serving.web.protocol.http_bodies import JSON_LENGTH, read_body, write_body
 from failsoft.serving.web.protocol.inference import Caller, Inference
 
@@ -70,11 +70,17 @@ def _get(app: FastAPI, path: str, answer: Callable[..., Any]) -> None:
 
 
 def _add_infer(app: FastAPI, inference: Inference) -> None:
-    async def infer(request: Request, ms: WaitsMs = None, caller: CallerId = None, key: SessionId = None) -> Response:
+    async def infer(
+        request: Request,
+        ms: WaitsMs = None,
+        caller: CallerId = None,
+        key: SessionId = None,
+        request_id: RequestId = None,
+    ) -> Response:
         if request.headers.get("content-encoding", "identity") != "identity":
             raise BadRequestError("compressed bodies are not read here; send it as it is")
         asked = read_body(await request.body(), request.headers.get(JSON_LENGTH))
-        who = Caller(timeout_ms=ms, caller=caller, session=key)
+        who = Caller(timeout_ms=ms, caller=caller, session=key, request_id=request_id)
         response = await inference.infer(*_named(request), asked, who)
         body, json_length = write_body(response, asked)
         headers = dict(response.headers) | ({} if json_length is None else {JSON_LENGTH: str(json_length)})

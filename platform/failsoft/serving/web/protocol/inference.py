@@ -27,6 +27,7 @@ from failsoft.serving.plan.plan import Colour, RoutingPlan
 from failsoft.serving.task import Task
 from failsoft.serving.web.answer_headers import said_in_headers
 from failsoft.serving.web.as_json import read_as_json
+from failsoft.serving.web.headers import as_id
 from failsoft.serving.web.messages import Answer, Ask
 from failsoft.serving.web.protocol.columns import input_form
 from failsoft.serving.web.protocol.http_bodies import in_one_line
@@ -44,6 +45,8 @@ class Caller:
     timeout_ms: float | None = None
     caller: str | None = None
     session: str | None = None
+    request_id: str | None = None
+    """Holds where the request itself has no id; what can't be one is passed over, since a proxy may have added it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +143,7 @@ class Inference:
         self.check(model, release)
         self._outputs.check(request.wanted)
         ask = self._asked(request).within(caller.timeout_ms).asked_by(caller.caller).keyed_by(caller.session)
+        ask = ask.identified(as_id(caller.request_id))
         found = await self._answer(ask)
         answers: Sequence[Answer] = [found] if isinstance(found, Answer) else found.answers  # type: ignore[attr-defined]
         releases = {answer.release for answer in answers}
