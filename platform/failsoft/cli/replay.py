@@ -84,7 +84,7 @@ def _kept(place: Home, incident: str) -> list[str]:
     texts = [one["text"] for _at, one in story_of(place, incident).specimens() if "text" in one]
     if not texts:
         raise ArtifactMissingError(
-            f"of {incident} no text was kept, only shapes; switch it on with keep_texts: true in the app's arguments, "
-            "or give texts with --text"
+            f"of {incident} no text was kept, only shapes; switch it on with failsoft serve --keep-texts, or with "
+            "keep_texts: true in the app's arguments, or give texts with --text"
         )
     return texts

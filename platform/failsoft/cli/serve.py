@@ -42,6 +42,9 @@ _GrpcOption = Annotated[
 _TracesOption = Annotated[
     str | None, typer.Option(help="Send traces of requests to this OTLP collector: http://127.0.0.1:4318/v1/traces.")
 ]
+_KeepOption = Annotated[
+    bool, typer.Option("--keep-texts", help="Keep texts of a few requests that go wrong, for replay; for 30 days.")
+]
 _AppOption = Annotated[
     str | None, typer.Option("--app", help="Own app, as package.module:config; the example without it.")
 ]
@@ -58,6 +61,7 @@ def serve(
     grpc_port: _GrpcOption = None,
     traces: _TracesOption = None,
     own: _AppOption = None,
+    keep_texts: _KeepOption = False,
     home: HomeOption = None,
 ) -> None:
     """Serve a release behind the three nets, on a private Ray on this machine, until Ctrl-C."""
@@ -75,6 +79,7 @@ def serve(
 
         spec = SPEC if own is None else app_named(own)
         asked = {"home": root.root, "release": release, "profile": profile, "gateways": gateways, "traces": traces}
+        asked |= {"keep_texts": keep_texts}
         settings = settings_of(asked | {"grpc_from": "loopback" if host == LOOPBACK else "anywhere"})
         with progress.status("starting gateways, models, fallback and controller"):
             running = start(settings, port=port, host=host, make=partial(build_app, spec), grpc_port=grpc_port)
