@@ -126,7 +126,8 @@ def build_routes(
     layers: list[Layer] = [quick_door, turnstile, body_limit]
     app = NettedApp(layers=layers, title="failsoft gateway", version="1", description=examples.ABOUT)
     app.state.room = room
-    _add_answers(app, front, room, wire)
+    _add_answers(app, room, wire)
+    _add_words(app, front)
     operator = _add_operator(app, front, guard)
     if steers is not None:
         add_steering(app, steers, operator)
@@ -144,7 +145,7 @@ def _is_answered(path: str) -> bool:
     return path == _PREDICT or (path.startswith(PROTOCOL) and path.endswith("/infer"))
 
 
-def _add_answers(app: FastAPI, front: Front, room: Room, wire: Wire) -> None:
+def _add_answers(app: FastAPI, room: Room, wire: Wire) -> None:
     async def predict(
         body: Ask, ms: WaitsMs = None, caller: CallerId = None, key: SessionId = None, request_id: RequestId = None
     ) -> Response:
@@ -155,13 +156,6 @@ def _add_answers(app: FastAPI, front: Front, room: Room, wire: Wire) -> None:
 
     body = Body(openapi_examples=dict(wire.request_examples))
     predict.__annotations__["body"] = Annotated[wire.request, read_as_json(wire.request), body]
-
-    async def status() -> Response:
-        return as_sent(front.status())
-
-    async def healthz() -> Response:
-        return as_sent({"status": "ok"})
-
     app.add_api_route(
         _PREDICT,
         predict,
@@ -172,6 +166,17 @@ def _add_answers(app: FastAPI, front: Front, room: Room, wire: Wire) -> None:
         response_description="An answer for each item, and who gave it",
         responses=refusals(_PREDICT, 400, 413, 422, 429),
     )
+
+
+def _add_words(app: FastAPI, front: Front) -> None:
+    """What the gateway says of itself."""
+
+    async def status() -> Response:
+        return as_sent(front.status())
+
+    async def healthz() -> Response:
+        return as_sent({"status": "ok"})
+
     app.add_api_route(
         _STATUS,
         status,
