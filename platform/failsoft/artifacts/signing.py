@@ -65,7 +65,8 @@ def refuse_unsigned(kind: str, name: str, digest: str, *, signature: str, where:
     if objection:
         raise UntrustedArtifactError(
             f"{where} has {objection}, and {asked}: nobody with such a key made it under this name. If you know who "
-            f"did, run where an accepted key signs: failsoft release sign {name} --vouch; else publish it again"
+            f"did, run where an accepted key signs: failsoft release sign {name} --vouch --why REASON; else publish it "
+            "again"
         )
 
 
