@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -24,6 +25,7 @@ from tests.drills.cluster import BIN, Head, child, free_ports, ray_head, run, wa
 from tests.drills.prometheus import Prometheus, prometheus
 from tests.drills.serving_support import Traffic
 from tests.serving.tiny_release import TEXTS
+from tests.serving.tracing.receiver import attributes, receiving
 
 pytestmark = pytest.mark.drill
 
@@ -133,11 +135,11 @@ def test_a_run_that_refuses_batches_is_seen_and_told(head: Head, watcher: Promet
 
 
 @contextmanager
-def serving(head: Head, log: Path) -> Iterator[str]:
+def serving(head: Head, log: Path, *settings: str) -> Iterator[str]:
     port = free_ports(1)[0]
     run(head, "serve", "start", "--address", head.address, "--http-port", str(port), timeout_s=90)
     url = f"http://127.0.0.1:{port}"
-    command = [str(BIN / "serve"), "run", "--address", head.address, "serve_apps:app", "profile=drill"]
+    command = [str(BIN / "serve"), "run", "--address", head.address, "serve_apps:app", "profile=drill", *settings]
 
     def answers() -> bool:
         assert process.poll() is None, log.read_text("utf-8", "replace")[-3000:]
@@ -154,7 +156,11 @@ def serving(head: Head, log: Path) -> Iterator[str]:
 def test_an_app_is_seen_and_one_whose_model_answers_nobody_is_told(
     head: Head, watcher: Prometheus, tmp_path: Path
 ) -> None:
-    with serving(head, tmp_path / "serve.log") as url, Traffic(url, TEXTS, rate_hz=30.0) as traffic:
+    with (
+        receiving() as collector,
+        serving(head, tmp_path / "serve.log", f"traces={collector.url}") as url,
+        Traffic(url, TEXTS, rate_hz=30.0) as traffic,
+    ):
         by_the_model = 'sum(rate(ray_failsoft_serving_requests_total{source="primary",reason="none"}[30s]))'
         wait_until(lambda: (watcher.value(by_the_model) or 0) > 5, what="answers by the model", timeout_s=120)
         assert not {"FailsoftDegraded", "FailsoftEpochsDisagree", "FailsoftControllerSilent"} & set(watcher.firing())
@@ -167,9 +173,20 @@ def test_an_app_is_seen_and_one_whose_model_answers_nobody_is_told(
         wait_until(lambda: "FailsoftDegraded" in watcher.firing(), what="the alert of DEGRADED", timeout_s=60)
         why = 'sum(rate(ray_failsoft_serving_requests_total{source!="primary",reason="stage"}[30s]))'
         wait_until(lambda: (watcher.value(why) or 0) > 5, what="answers by the fallback", timeout_s=60)
+        for metric in ("serving_stage", "rollout_stage"):
+            wait_until(partial(is_told_by_app, watcher, metric), what=f"the app of {metric}", timeout_s=60)
+        collector.wait(lambda it: bool(it.named("failsoft.fallback")))
+        assert {attributes(one)["failsoft.source"] for one in collector.named("failsoft.fallback")} <= {"gbdt", "rules"}
+        sent = 'sum(increase(ray_failsoft_serving_trace_spans_total{app="default",result="sent"}[1m]))'
+        wait_until(lambda: (watcher.value(sent) or 0) > 0, what="spans in Prometheus", timeout_s=60)
         run(head, "failsoft", "restore", "--url", url, "--why", "drill", timeout_s=60)
         wait_until(lambda: "FailsoftDegraded" not in watcher.firing(), what="the end of the alert", timeout_s=60)
         assert traffic.lost() == []
+
+
+def is_told_by_app(watcher: Prometheus, metric: str) -> bool:
+    told = watcher.ask(f'ray_failsoft_{metric}{{stage="degraded"}} == 1')
+    return {one["metric"]["app"] for one in told} == {"default"}
 
 
 def _cost(head: Head) -> float:
