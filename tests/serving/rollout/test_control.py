@@ -16,8 +16,10 @@ from failsoft.errors import ArtifactMissingError, ConfigError, DamagedArtifactEr
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Side, read_ledger
 from failsoft.health.window import Outcome
+from failsoft.serving.pacing import LoadingPolicy
 from failsoft.serving.plan.plan import Arm, Colour, RoutingPlan, Stage
 from failsoft.serving.plan.trips import Trip
+from failsoft.serving.rollout import control
 from failsoft.serving.rollout.control import Controller, ControllerConfig
 from failsoft.serving.rollout.evidence import OutcomeBatch
 
@@ -123,6 +125,25 @@ async def test_only_a_whole_release_is_proposed(tmp_path: Path) -> None:
             await controller.propose("r3", "me")
         assert plan_of(await controller.propose("r2", "me")).subject_release == "r2"
         assert plan_of(await controller.abort("r2", "no", "me")).stage is Stage.REJECTED
+
+
+async def test_what_is_proposed_is_verified_with_pauses_only_while_a_model_answers_callers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "_VERIFYING", LoadingPolicy(share=0.01, pauses_at_most_s=0.001))
+    publish(tmp_path, "r2")
+
+    def hurried(home: Path) -> int:
+        return [event.kind for event in read_ledger(Home(root=home).ledger).events].count("loading_hurried")
+
+    async with running(tmp_path) as controller:
+        await controller.propose("r2", "me")
+        assert hurried(tmp_path) == 1, "its first pause was its last: that is told"
+    async with running(tmp_path / "ill") as controller:
+        publish(tmp_path / "ill", "r2")
+        await controller.trip(ill("g1"))
+        await controller.propose("r2", "me")
+        assert hurried(tmp_path / "ill") == 0
 
 
 async def test_the_release_arms_the_health_rule_with_its_own_baseline(tmp_path: Path) -> None:
