@@ -57,6 +57,7 @@ class RemoteAssembly:
             for begin in range(0, len(content), _CHUNK_BYTES):
                 piece = content[begin : begin + _CHUNK_BYTES]
                 out.write(piece)
+                out.flush()  # S3's stream would take all of it at once, and then say nothing until it is there
                 hasher.update(piece)
                 beat()
         self._place.settle(path)

@@ -211,6 +211,7 @@ class RemoteStore:
             for piece in _pieces(source):
                 hasher.update(piece)
                 out.write(piece)
+                out.flush()  # S3's stream would take all of it at once, and then say nothing until it is there
                 beat()
         if f"blake3:{hasher.hexdigest()}" != entry.digest:
             raise DamagedArtifactError(f"{source.name} is not what its manifest says, so it is not copied")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from failsoft.artifacts.remote_assembly import RemoteAssembly
 from failsoft.artifacts.remote_place import place_of
 from failsoft.artifacts.remote_store import RemoteStore
 from failsoft.artifacts.store import ArtifactStore
@@ -106,6 +108,37 @@ def test_a_copy_that_is_killed_in_mid_upload_is_not_there_and_the_next_try_makes
     finally:
         s3.gate.opened.set()
         run.done()
+
+
+@pytest.mark.parametrize("way", ["copy", "shard"])
+def test_an_upload_takes_no_more_into_memory_than_the_store_keeps_up_with(s3: S3, tmp_path: Path, way: str) -> None:
+    """Else a slow store costs the memory of a whole file, and who watches the upload hears nothing for minutes."""
+    store = ArtifactStore(tmp_path, SystemClock(), kind="checkpoint")
+    content, beats = bytes(2 * BYTES), list[int]()
+
+    def fill(folder: Path) -> None:
+        (folder / "w").write_bytes(content)
+
+    whole = store.publish("at-1", fill, meta={"position": 1})
+    place = place_of(s3.url(f"slow-{way}"))
+
+    def upload() -> None:
+        if way == "copy":
+            RemoteStore(place, kind="checkpoint").put(whole, beat=lambda: beats.append(1))
+        else:
+            RemoteAssembly(place, "at-1.x").put("w", memoryview(content), beat=lambda: beats.append(1))
+
+    s3.gate.hold(second_part)
+    thread = threading.Thread(target=upload)
+    thread.start()
+    try:
+        assert s3.gate.reached.wait(PATIENCE_S)
+        thread.join(0.5)
+        assert len(beats) < 6  # of 12 pieces
+    finally:
+        s3.gate.opened.set()
+        thread.join(PATIENCE_S)
+    assert len(beats) >= 12
 
 
 def test_an_empty_machine_lists_what_is_there_and_brings_the_newest(s3: S3, tmp_path: Path) -> None:

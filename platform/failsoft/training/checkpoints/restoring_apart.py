@@ -60,7 +60,8 @@ class ApartFinder:
         for one in self._listed(mirror, before_step):
             found = self._brought(mirror, one, state)
             if found is not None:
-                mirror.part()
+                if self.finder.ranks.rank:  # rank 0's has more to do
+                    mirror.part()
                 return found
         return None
 
