@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-import grpc  # type: ignore[import-untyped]  # it has no types
+import grpc
 import ray
 from ray._private.grpc_utils import init_grpc_channel
 from ray._private.state import state
