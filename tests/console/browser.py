@@ -17,7 +17,7 @@ SHOTS = Path(__file__).parents[2] / "build" / "console"
 """Where screenshots go."""
 PICTURES = os.environ.get("FAILSOFT_PICTURES")
 """Where those for the documents go, too: ``FAILSOFT_PICTURES=docs/console make test ARGS="-k recorded"``."""
-_COLOURS = 64
+_COLOURS = 128
 WAIT_MS = 30_000
 _FLAGS = (
     "--no-sandbox",
@@ -62,7 +62,11 @@ class Shown:
 
     def shoot(self, name: str, *, is_for_documents: bool = False, **how: Any) -> None:
         """A screenshot that is kept; one of few colours is a third as large."""
-        taken = Image.open(io.BytesIO(self.page.screenshot(**how))).convert("RGB").quantize(_COLOURS)
+        taken = (
+            Image.open(io.BytesIO(self.page.screenshot(**how)))
+            .convert("RGB")
+            .quantize(_COLOURS, Image.Quantize.MAXCOVERAGE)
+        )
         for folder in [SHOTS, *([Path(PICTURES)] if PICTURES and is_for_documents else [])]:
             folder.mkdir(parents=True, exist_ok=True)
             taken.save(folder / f"{name}.png", optimize=True)
