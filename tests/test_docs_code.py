@@ -31,6 +31,7 @@ INLINE = re.compile(r"`(failsoft [a-z][^`]*)`", re.DOTALL)
 SHELLS = {"", "sh", "bash", "console", "shell"}
 ELSEWHERE = {"protocol.md": "talks to a running gateway through a client of NVIDIA's; tests/serving/web asks the same"}
 """Documents whose Python is only compiled, and why."""
+OPERATORS = {">", ">>", "<", "|", "||", "&&", ";", "&"}
 CARRIED_OUT = {"dlq ls", "ckpt ls", "ckpt verify", "release ls", "simulate", "purge"}
 ROWS = re.compile(r"^\| `(\w+)\.(\w+)` \| ([^|]+) \|", re.MULTILINE)
 ROOT_COMMAND: Any = typer.main.get_command(app)
@@ -82,8 +83,9 @@ def commands(document: Path) -> Iterator[list[str]]:
     for code in blocks(document, SHELLS):
         for line in code.replace("\\\n", " ").splitlines():
             words = shlex.split(line.removeprefix("$ "), comments=True)
+            end = next((place for place, word in enumerate(words) if word in OPERATORS), len(words))
             if words[:1] == ["failsoft"]:
-                yield words
+                yield words[:end]
 
 
 def found(words: list[str]) -> tuple[str, Any]:
