@@ -94,7 +94,7 @@ from failsoft.training.survival.watchdog import Watchdog, WatchPost
 folder, way = Path(sys.argv[1]), sys.argv[2]
 ledger = Ledger(folder / "ledger.jsonl", SystemClock(), side=Side.TRAINING, subject="run")
 post = WatchPost(folder=folder, ledger=ledger, clock=SystemClock())
-policy = WatchPolicy(tick_s=0.05, interpreter_s=2.0, look_s=0.2)
+policy = WatchPolicy(tick_s=0.05, interpreter_s=3.0, look_s=0.2)
 
 def look():
     if way == "raises":
@@ -103,7 +103,7 @@ def look():
         content.read()
 
 with Watchdog(post, policy, chores=[look]):
-    threading.Event().wait(6.0 if way == "hangs" else 60.0)
+    threading.Event().wait(7.0 if way == "hangs" else 60.0)
 print("trained", flush=True)
 import os
 os._exit(0)
