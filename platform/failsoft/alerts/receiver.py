@@ -16,8 +16,11 @@ from pydantic import ValidationError
 
 from failsoft.alerts.orders import Answer, Notice, Order, orders_of
 from failsoft.alerts.settings import Action, Rule
+from failsoft.artifacts.tokens import Digests
 from failsoft.errors import FailsoftError, NotAuthorizedError
+from failsoft.health.clock import SystemClock
 from failsoft.serving.web.auth import bearer_guard
+from failsoft.serving.web.guess_limit import GuessLimit
 
 _log = logging.getLogger(__name__)
 ROUTE = "/v1/alerts"
@@ -36,15 +39,16 @@ class Acts(Protocol):
         ...
 
 
-def build_receiver(*, rules: Callable[[], Sequence[Rule]], acts: Acts, token: str) -> FastAPI:
+def build_receiver(*, rules: Callable[[], Sequence[Rule]], acts: Acts, token: str | Digests) -> FastAPI:
     """The app.
 
     Args:
         rules: asked for each notice, so that a changed file holds at once. A file that can't be meant answers 503.
         acts: carries orders out.
-        token: the bearer token that whoever sends notices must know.
+        token: the bearer token that whoever sends notices must know, or what gives digests of those that open now.
     """
     app = FastAPI(title="failsoft alerts", docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(GuessLimit, clock=SystemClock())
     check = bearer_guard(token)
 
     def sender(authorization: Annotated[str | None, Header()] = None) -> None:

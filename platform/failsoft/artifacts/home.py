@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
 from failsoft.artifacts.store import ArtifactStore
+from failsoft.artifacts.tokens import TokenPlace
 from failsoft.errors import ConfigError
 from failsoft.health.clock import Clock
 
@@ -75,47 +75,52 @@ class Home:
     def operator_token(self) -> str:
         """The secret for operator routes: ``$FAILSOFT_TOKEN``, else a file that only its owner may read.
 
-        The file is made when it is absent.
+        The file is made when it is absent. Of several the first, which is what our commands send.
 
         Raises:
-            ConfigError: the file can be read by others, or the token is too short to be one.
+            ConfigError: the file can be read by others, what is there is too short to be a token, or only its digest.
         """
-        return self._token("operator", TOKEN_VARIABLE)
+        return self.operator_tokens().plain
+
+    def operator_tokens(self) -> TokenPlace:
+        """All secrets that open operator routes, as :meth:`operator_token`; for whoever compares."""
+        return self._tokens("operator", TOKEN_VARIABLE)
 
     def label_token(self) -> str:
         """The secret of whoever sends right labels later and may do nothing else; as :meth:`operator_token`.
 
         It is in ``$FAILSOFT_LABEL_TOKEN``, else in a file of its own.
         """
-        return self._token("label", LABEL_TOKEN_VARIABLE)
+        return self.label_tokens().plain
+
+    def label_tokens(self) -> TokenPlace:
+        """All of those, for whoever compares."""
+        return self._tokens("label", LABEL_TOKEN_VARIABLE)
 
     def alert_token(self) -> str:
         """The secret of whoever sends alerts, and may order what ``alerts.toml`` allows; as :meth:`operator_token`.
 
         It is in ``$FAILSOFT_ALERT_TOKEN``, else in a file of its own.
         """
-        return self._token("alert", ALERT_TOKEN_VARIABLE)
+        return self.alert_tokens().plain
+
+    def alert_tokens(self) -> TokenPlace:
+        """All of those, for whoever compares."""
+        return self._tokens("alert", ALERT_TOKEN_VARIABLE)
 
     def viewer_token(self) -> str:
         """The secret of whoever reads the console and may do nothing else; as :meth:`operator_token`.
 
         It is in ``$FAILSOFT_VIEWER_TOKEN``, else in a file of its own.
         """
-        return self._token("viewer", VIEWER_TOKEN_VARIABLE)
+        return self.viewer_tokens().plain
 
-    def _token(self, whose: str, variable: str) -> str:
-        token = (os.environ.get(variable) or self._token_from_file(f"{whose}-token")).strip()
-        if len(token) < 16:
-            raise ConfigError(f"the {whose} token has {len(token)} characters; use at least 16, or unset {variable}")
-        return token
+    def viewer_tokens(self) -> TokenPlace:
+        """All of those, for whoever compares."""
+        return self._tokens("viewer", VIEWER_TOKEN_VARIABLE)
 
-    def _token_from_file(self, name: str) -> str:
-        path = self.root / name
-        if not path.exists():
-            _make_token(path)
-        if path.stat().st_mode & 0o077:
-            raise ConfigError(f"{path} can be read by other users; run: chmod 600 {path}")
-        return path.read_text("utf-8")
+    def _tokens(self, whose: str, variable: str) -> TokenPlace:
+        return TokenPlace(whose=whose, variable=variable, path=self.root / f"{whose}-token")
 
 
 def refuse_run_name(name: str) -> None:
@@ -129,19 +134,3 @@ def run_names(runs: Path) -> list[str]:
     if not runs.is_dir():
         return []
     return sorted(path.name for path in runs.iterdir() if path.is_dir() and not path.name.startswith("."))
-
-
-def _make_token(path: Path) -> None:
-    """Write a new token under its final name, whole, unless another process has done so in between: one token holds."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
-    handle = os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    try:
-        os.write(handle, secrets.token_urlsafe(24).encode())
-        os.fsync(handle)
-        os.link(aside, path)
-    except FileExistsError:
-        pass
-    finally:
-        os.close(handle)
-        aside.unlink()

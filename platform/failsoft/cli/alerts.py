@@ -142,7 +142,7 @@ def _receiver(place: Home, url: str) -> FastAPI:
 
     remedies = Remedies(place, lambda: GatewayClient(url, token=place.operator_token()), SystemClock())
     rules = lambda: read_settings(place.root).receive  # noqa: E731 -- asked for each notice
-    return build_receiver(rules=rules, acts=remedies, token=place.alert_token())
+    return build_receiver(rules=rules, acts=remedies, token=place.alert_tokens().digests)
 
 
 @contextmanager

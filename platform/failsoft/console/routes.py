@@ -56,7 +56,7 @@ def mount_for_readers(app: FastAPI, mounted: Mounted) -> None:
     The page itself and the runbook hold nothing that is not in every copy of this package, and stay open.
     """
     home = mounted.home
-    door = Door(viewer_guard(home.viewer_token(), home.operator_token()), SystemClock())
+    door = Door(viewer_guard(home.viewer_tokens().digests, home.operator_tokens().digests), SystemClock())
 
     def reader(request: Request, authorization: Annotated[str | None, Header()] = None) -> None:
         address = request.client.host if request.client else "unknown"

@@ -91,7 +91,7 @@ def token(home: Home) -> Finding:
         said = f"none yet; the first failsoft serve writes {path}"
         return Finding(about="operator token", mark=Mark.GOOD, said=said)
     try:
-        home.operator_token()
+        home.operator_tokens()
     except ConfigError as error:
         mend = f"unset {TOKEN_VARIABLE}" if os.environ.get(TOKEN_VARIABLE) else f"chmod 600 {path}"
         return Finding(about="operator token", mark=Mark.BAD, said=str(error), mend=mend)

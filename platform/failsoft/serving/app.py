@@ -52,7 +52,7 @@ def build_app(config: AppSpec, settings: ServeSettings | Mapping[str, Any] | Non
     policy_at(home.root, asked.profile)  # stages that can't be meant are refused before anything starts
     gateway = asked.gateway()
     refuse_without_exporter(gateway.traces)
-    home.operator_token()  # made once here: replicas that start together would each make their own
+    home.operator_tokens()  # made once here: replicas that start together would each make their own
     bundle = _release(home, asked.release)
     config.ladder_of(bundle)
     app = AppConfig(

@@ -174,7 +174,7 @@ class Gateway(GrpcMethods):
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Serve asks for the HTTP app once this replica is made."""
-        operator, limits = self._home.operator_token(), self._config.gateway
+        operator, limits = self._home.operator_tokens().digests, self._config.gateway
         guard = bearer_guard(operator)
         app = build_routes(
             self,
@@ -184,7 +184,7 @@ class Gateway(GrpcMethods):
             wire=wire_of(self._config.task),
             steers=Steering(self._controller, self._follower.offer),
         )
-        add_labels(app, self._exchange.take, label_guard(self._home.label_token(), operator))
+        add_labels(app, self._exchange.take, label_guard(self._home.label_tokens().digests, operator))
         self.grpc_calls = open_protocol(app, limits, self._config.task, self._standing)
         mounted = Mounted(home=self._home, status=self.status, rollout=self._controller.status, operator=guard)
         mount_all(app, self._config.mounts, mounted)

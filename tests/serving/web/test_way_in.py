@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
 import pytest
 from fastapi import FastAPI, Request
@@ -93,3 +95,18 @@ async def test_nobody_listens_whether_a_caller_leaves_while_its_answer_comes_at_
     scope = {"type": "http", "path": "/", "headers": []}
     await BodyLimit(PlainTextResponse("at once"), 100, listen_after_s=60.0)(scope, receive, send)
     assert (received, sent[-1]["body"]) == (["asked"], b"at once")
+
+
+async def test_a_body_that_trickles_in_is_408_and_is_not_waited_for_for_ever() -> None:
+    async def receive() -> Message:
+        await asyncio.sleep(0)
+        return {"type": "http.request", "body": b"", "more_body": True}
+
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope: Scope = {"type": "http", "method": "POST", "path": "/v1/predict", "headers": []}
+    await BodyLimit(PlainTextResponse("never"), 100, whole_within_s=0.05)(scope, receive, send)
+    assert (sent[0]["status"], dict(sent[0]["headers"])[b"connection"]) == (408, b"close")

@@ -1,10 +1,11 @@
-"""Who may give orders: a bearer token, compared in constant time."""
+"""Who may give orders: a bearer token, compared by its digest and in constant time."""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
+from failsoft.artifacts.tokens import Digests, digest_of
 from failsoft.errors import NotAuthorizedError
 
 _SCHEME = "bearer"
@@ -12,8 +13,12 @@ Guard = Callable[[str | None], None]
 """Raises NotAuthorizedError unless an Authorization header may pass."""
 
 
-def bearer_guard(token: str) -> Guard:
-    """A check of ``Authorization`` headers that raises NotAuthorizedError unless the header carries ``token``."""
+def bearer_guard(token: str | Digests) -> Guard:
+    """A check of ``Authorization`` headers that raises NotAuthorizedError unless the header carries ``token``.
+
+    Args:
+        token: the one that opens, or what gives the digests of those that open now.
+    """
     return _guard(
         [token],
         "this route is the operator's: send 'Authorization: Bearer TOKEN' with the token from the file operator-token "
@@ -21,7 +26,7 @@ def bearer_guard(token: str) -> Guard:
     )
 
 
-def label_guard(token: str, operator: str) -> Guard:
+def label_guard(token: str | Digests, operator: str | Digests) -> Guard:
     """The same for labels: either token opens that route."""
     return _guard(
         [token, operator],
@@ -30,7 +35,7 @@ def label_guard(token: str, operator: str) -> Guard:
     )
 
 
-def viewer_guard(token: str, operator: str) -> Guard:
+def viewer_guard(token: str | Digests, operator: str | Digests) -> Guard:
     """The same for reading the console, where that needs a token."""
     return _guard(
         [token, operator],
@@ -38,18 +43,28 @@ def viewer_guard(token: str, operator: str) -> Guard:
     )
 
 
-def _guard(tokens: Sequence[str], refusal: str) -> Guard:
+def given_token(authorization: str | None) -> str | None:
+    """The token of a header; None where there is none, or another scheme's."""
+    scheme, _, given = (authorization or "").partition(" ")
+    return given.strip() if scheme.lower() == _SCHEME and given.strip() else None
+
+
+def _guard(tokens: list[str | Digests], refusal: str) -> Guard:
     """How long the check takes says nothing about how much of a guess was right."""
-    expected = [_as_bytes(token) for token in tokens]
+    opening = [_digests(token) for token in tokens]
 
     def check(authorization: str | None) -> None:
-        scheme, _, given = (authorization or "").partition(" ")
-        right = [bool(one) and hmac.compare_digest(_as_bytes(given.strip()), one) for one in expected]
-        if not (any(right) and scheme.lower() == _SCHEME):
+        token = given_token(authorization)
+        given = digest_of(token or "")
+        right = [hmac.compare_digest(given, one) for digests in opening for one in digests()]
+        if token is None or not any(right):
             raise NotAuthorizedError(refusal)
 
     return check
 
 
-def _as_bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
+def _digests(token: str | Digests) -> Digests:
+    if not isinstance(token, str):
+        return token
+    known = (digest_of(token),) if token else ()
+    return lambda: known

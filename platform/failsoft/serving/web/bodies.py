@@ -11,17 +11,29 @@ from failsoft.serving.web.problems import refusal
 
 _LISTEN_AFTER_S = 0.02
 """Most answers are out by then: a task that listens to each of their callers would cost more than it ever saves."""
+WHOLE_WITHIN_S = 30.0
+"""A megabyte over 280 kbit/s. A body that comes a byte at a time would hold its connection, and what came, for ever."""
 
 
 class BodyLimit:
     """ASGI middleware: 413 for a body above ``max_bytes``, by its announced length or as it arrives.
 
+    One that is not there after ``whole_within_s`` is 408.
+
     Once the body is there nothing more can come but the news that the caller has left: where the answer takes longer
     than ``listen_after_s``, it is listened for, and cancels the work, down to the call of the model.
     """
 
-    def __init__(self, app: ASGIApp, max_bytes: int, *, listen_after_s: float = _LISTEN_AFTER_S) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        max_bytes: int,
+        *,
+        listen_after_s: float = _LISTEN_AFTER_S,
+        whole_within_s: float = WHOLE_WITHIN_S,
+    ) -> None:
         self._app = app
+        self._whole_within_s = whole_within_s
         self._max_bytes = max_bytes
         self._listen_after_s = listen_after_s
 
@@ -31,7 +43,13 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         announced = Headers(scope=scope).get("content-length", "0")
-        body = None if _above(announced, self._max_bytes) else await self._read(receive)
+        try:
+            async with asyncio.timeout(self._whole_within_s):
+                body = None if _above(announced, self._max_bytes) else await self._read(receive)
+        except TimeoutError:
+            why = f"the body was not there after {self._whole_within_s:g} s; send it faster, or fewer texts"
+            await refusal(scope, 408, why, {"Connection": "close"})(scope, receive, send)
+            return
         if body is None:
             why = f"the body is larger than {self._max_bytes} bytes; send fewer or shorter texts"
             await refusal(scope, 413, why)(scope, receive, send)

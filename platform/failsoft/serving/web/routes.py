@@ -23,14 +23,17 @@ from failsoft.errors import (
     NotAuthorizedError,
     SaturatedError,
 )
+from failsoft.health.clock import SystemClock
 from failsoft.serving.web import examples, status_examples
 from failsoft.serving.web.answer_headers import headers_of
 from failsoft.serving.web.api_description import describe, refusals
 from failsoft.serving.web.as_json import read_as_json
 from failsoft.serving.web.as_sent import as_sent
 from failsoft.serving.web.bodies import BodyLimit
+from failsoft.serving.web.guess_limit import GuessLimit
 from failsoft.serving.web.headers import NAMED, CallerId, RequestId, SessionId, WaitsMs, as_id, of_one_caller
 from failsoft.serving.web.messages import Ask
+from failsoft.serving.web.page_headers import PageHeaders
 from failsoft.serving.web.problems import PROTOCOL, refusal
 from failsoft.serving.web.quick_door import QuickDoor
 from failsoft.serving.web.status_bodies import HealthzBody, PlanBody, StatusBody
@@ -123,7 +126,9 @@ def build_routes(
     )
     turnstile = partial(Turnstile, max_inside=max_requests, counts=_is_answered)
     body_limit = partial(BodyLimit, max_bytes=max_body_bytes)  # outside: a body that trickles in takes nobody's place
-    layers: list[Layer] = [quick_door, turnstile, body_limit]
+    guesses = partial(GuessLimit, clock=SystemClock())
+    page_headers = partial(PageHeaders, spares=_is_answered)
+    layers: list[Layer] = [page_headers, guesses, quick_door, turnstile, body_limit]
     app = NettedApp(layers=layers, title="failsoft gateway", version="1", description=examples.ABOUT)
     app.state.room = room
     _add_answers(app, room, wire)
