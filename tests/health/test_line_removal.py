@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from failsoft.errors import ConfigError
+from failsoft.health import ledger_files
 from failsoft.health.clock import ManualClock
 from failsoft.health.json_object import json_object
 from failsoft.health.ledger import Ledger, Side, parse_event, read_ledger
@@ -71,6 +72,63 @@ def test_who_follows_is_told_of_nothing_twice_and_of_nothing_that_came_since_not
         follower.close()
 
 
+@given(steps=st.lists(st.sampled_from(["stay", "goes", "remove", "put away", "look", "come back"]), max_size=14))
+def test_who_follows_sees_each_line_that_stays_once_and_in_order_whatever_happens_between_two_looks(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str]
+) -> None:
+    path = tmp_path_factory.mktemp("followed") / "ledger.jsonl"
+    append_line(path, b"stay first\n")
+    tail, seen, written = Tail(path), list[bytes](), [b"stay first"]
+    for number, step in enumerate([*steps, "look"]):
+        match step:
+            case "stay" | "goes":
+                written.append(f"{step} {number}".encode())
+                append_line(path, written[-1] + b"\n")
+            case "remove":
+                remove_lines(path, lambda line: None if line.startswith(b"goes") else line)
+            case "put away":
+                put_away(path, full_bytes=1)
+            case "look":
+                seen += tail.new_lines()
+            case _:
+                seen += tail.new_lines()
+                tail.close()
+                tail = Tail(path, after=tail.position)
+    assert [line for line in seen if line.startswith(b"stay")] == [line for line in written if line.startswith(b"stay")]
+    assert len(set(seen)) == len(seen)
+    tail.close()
+
+
+def test_a_line_that_is_written_while_another_file_is_put_there_is_not_lost_though_a_backup_links_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = ledger_of(tmp_path, 2)
+    (tmp_path / "backup").hardlink_to(path)
+    share, late = ledger_files._share, [lambda: remove_lines(path, judge_events(0.5 * DAY_S))]
+
+    def another_comes_first(handle: int) -> None:
+        if late:
+            late.pop()()
+        share(handle)
+
+    monkeypatch.setattr(ledger_files, "_share", another_comes_first)
+    append_line(path, b'{"at_s":1e9,"number":7}\n')
+    assert path.read_bytes().rstrip().endswith(b'"number":7}')
+
+
+def test_a_file_that_takes_anothers_place_keeps_its_rights_and_its_owner(tmp_path: Path) -> None:
+    path = ledger_of(tmp_path, 2)
+    path.chmod(0o640)
+    if os.geteuid() == 0:  # as by sudo, of an app that runs as somebody else
+        os.chown(tmp_path, 1234, 1234)
+        os.chown(path, 1234, 1234)
+    before = path.stat()
+    remove_lines(path, judge_events(0.5 * DAY_S))
+    after = path.stat()
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+    assert {there.stat().st_uid for there in tmp_path.iterdir()} == {before.st_uid}
+
+
 def test_a_line_that_is_torn_goes_too_whether_or_not_somebody_wrote_behind_it(tmp_path: Path) -> None:
     path = ledger_of(tmp_path, 2)
     append_line(path, b'{"v":1,"why":"secret torn')
@@ -85,6 +143,7 @@ def test_a_line_that_is_torn_goes_too_whether_or_not_somebody_wrote_behind_it(tm
 def test_what_a_killed_removal_left_aside_is_gone_after_the_next(tmp_path: Path) -> None:
     path = ledger_of(tmp_path, 3)
     (tmp_path / ".ledger.jsonl.aside").write_bytes(b"secret words of day 000")
+    (tmp_path / ".ledger-000007.jsonl.aside").write_bytes(b"secret words of day 000")  # its file has gone since
     remove_lines(path, judge_events(0.5 * DAY_S))
     assert b"day 000" not in all_bytes(tmp_path)
 

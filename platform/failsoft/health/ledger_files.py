@@ -45,19 +45,36 @@ def append_line(path: Path, line: bytes) -> int:
         handle = os.open(path, os.O_APPEND | os.O_CREAT | os.O_RDWR, 0o600)
         try:
             _share(handle)
-            if os.fstat(handle).st_nlink:
+            if _is_at(
+                handle, path
+            ):  # else another was put in its place just now: nobody would read what is written here
+                if not os.fstat(handle).st_size:
+                    _give_to_owner_of(path.parent, handle)
                 os.write(handle, _mend(handle) + line)
                 return os.fstat(handle).st_size
         finally:
-            os.close(
-                handle
-            )  # another file was put in this one's place just now: what is written here nobody would read
+            os.close(handle)
 
 
 def _share(handle: int) -> None:
     """Hold off whoever would put another file in its place; where a file system has no locks nothing does."""
     with suppress(OSError):
         fcntl.flock(handle, fcntl.LOCK_SH)
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether the path still leads to it. How many names it has would not tell: a backup's hard link is one, too."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _give_to_owner_of(folder: Path, handle: int) -> None:
+    """A file that root makes by a command belongs to whoever the folder belongs to: it is written by the app, too."""
+    if os.geteuid() == 0:
+        owner = folder.stat()
+        os.fchown(handle, owner.st_uid, owner.st_gid)
 
 
 def _mend(handle: int) -> bytes:
@@ -92,26 +109,35 @@ def only_one(path: Path) -> Iterator[None]:
     """
     with path.with_name(f".{path.name}.lock").open("ab") as lock:
         os.fchmod(lock.fileno(), 0o600)
+        _give_to_owner_of(path.parent, lock.fileno())
         fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the file is closed, or its process dies
         yield
 
 
 def all_lines(path: Path) -> Iterator[bytes]:
-    """Every line that is not blank, oldest first, each once even while the file is put away by somebody else."""
-    now = _opened(path)
+    """Every line that is not blank, oldest first, each once even while files are put away and replaced."""
+    files, now = _all_files(path)
     try:
-        files = archives(path)
-        inside = now is not None and any(_same(now, there) for there in files)
         for there in files:
             lines = _opened(there)
             if lines is None:  # the oldest are removed where only the newest are kept
                 continue
             with lines:
                 yield from (line for line in lines if line.strip())
-        if now is not None and not inside:
+        if now is not None:
             yield from (line for line in now if line.strip())
     finally:
         if now is not None:
+            now.close()
+
+
+def _all_files(path: Path) -> tuple[list[Path], BinaryIO | None]:
+    """The full ones, and the one that is written, as they were at one moment."""
+    while True:
+        before, now = archives(path), _opened(path)
+        if archives(path) == before:
+            return before, now
+        if now is not None:  # put away just now, it may be
             now.close()
 
 
@@ -182,8 +208,7 @@ class Tail:
         """To the file that follows the one at hand; False when there is none yet."""
         while not (self._parts and _same(self._parts[-1].file, self._path)):
             files = _numbered(self._path)
-            here = self._parts[-1].number + 1 if self._parts else self._after.file
-            number = min((number for number in files if number >= here), default=max(files))
+            number = self._next_of(files)
             file = _opened(files[number])
             if file is None:
                 return False
@@ -193,9 +218,20 @@ class Tail:
             begin = self.position.bytes if number == self.position.file else 0  # the same one, some lines taken out
             if begin > os.fstat(file.fileno()).st_size:  # somebody removed the ledger, and another one was begun
                 begin = 0
+            if self._parts and number == self._parts[-1].number:
+                self._parts.pop().file.close()  # what is in it to be read is in the other, too
             self._parts.append(_Part(file, number, begin))
             return True
         return False
+
+    def _next_of(self, files: dict[int, Path]) -> int:
+        """The number after the one at hand; the same, where another file was put in that one's place."""
+        here = self._after.file
+        if self._parts:
+            last = self._parts[-1]
+            replaced = last.number in files and not _same(last.file, files[last.number])
+            here = last.number if replaced else last.number + 1
+        return min((number for number in files if number >= here), default=max(files))
 
 
 class _Part:

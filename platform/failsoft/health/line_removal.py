@@ -2,14 +2,16 @@
 
 Another file of the same length is put in a file's place, blank where a line was, so that whoever has read up to some
 byte goes on there. It is written aside and renamed: a kill in the midst leaves the old file or the new one, whole. A
-writer holds a shared lock for the length of its one ``write``, and looks whether its file still has a name; so no line
-is lost that comes just then. What a disk once held is not written over: see the limits in the docs.
+writer holds a shared lock for the length of its one ``write``, and looks whether the path still leads to its file; so
+no line is lost that comes just then. What a disk once held is not written over: see the limits in the docs.
 """
 
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from typing import BinaryIO
 
 from failsoft.health.ledger_files import archives, only_one
 
+_ASIDE = ".aside"
 Judge = Callable[[bytes], bytes | None]
 """Given a line without its newline: the same one stays; another, no longer one takes its place; None: it goes."""
 
@@ -50,6 +53,7 @@ def remove_lines(path: Path, judge: Judge, *, dry_run: bool = False, oldest_only
         return Removed()
     removed = Removed()
     with only_one(path):
+        _remove_asides(path)
         files = [*archives(path), path]
         for there in files:
             may_go = there not in files[-2:]  # the one that is written, and the newest full one
@@ -60,9 +64,15 @@ def remove_lines(path: Path, judge: Judge, *, dry_run: bool = False, oldest_only
     return removed
 
 
-def remove_whole_files(path: Path, *, keep_bytes: int, dry_run: bool = False) -> Removed:
-    """Remove the oldest full files until all of them together take no more; never the newest of them."""
+def remove_whole_files(
+    path: Path, *, keep_bytes: int, dry_run: bool = False, before: Callable[[Path], object] = lambda _file: None
+) -> Removed:
+    """Remove the oldest full files until all of them together take no more; never the newest of them.
+
+    ``before`` is told each that will go, or would, while it is still there.
+    """
     with only_one(path):
+        _remove_asides(path)
         there = archives(path)
         sizes = {file: file.stat().st_size for file in there}
         taken, going = sum(sizes.values()), list[Path]()
@@ -70,14 +80,25 @@ def remove_whole_files(path: Path, *, keep_bytes: int, dry_run: bool = False) ->
             if taken > keep_bytes:
                 going.append(file)
                 taken -= sizes[file]
-        for file in () if dry_run else going:
-            file.unlink(missing_ok=True)
+        for file in going:
+            before(file)
+            if not dry_run:
+                file.unlink(missing_ok=True)
     return Removed(files=len(going))
 
 
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}{_ASIDE}")
+
+
+def _remove_asides(path: Path) -> None:
+    """Left by a kill in mid-write, of a file that may have gone since; they hold lines that may have to go now."""
+    stem, suffix = glob.escape(path.stem), glob.escape(path.suffix)
+    for aside in (_aside(path), *path.parent.glob(f".{stem}-[0-9]*{suffix}{_ASIDE}")):
+        aside.unlink(missing_ok=True)
+
+
 def _rewritten(path: Path, judge: Judge, *, may_go: bool, dry_run: bool) -> Removed:
-    aside = path.with_name(f".{path.name}.aside")
-    aside.unlink(missing_ok=True)  # by a kill in mid-write; it holds lines that may have to go now
     with suppress(FileNotFoundError), path.open("rb") as file:
         whole, newline, begun = file.read().rpartition(b"\n")
         left, lines = _left(whole + newline, judge)
@@ -88,14 +109,16 @@ def _rewritten(path: Path, judge: Judge, *, may_go: bool, dry_run: bool) -> Remo
         if gone:
             path.unlink()
             return Removed(lines=lines, files=1)
-        _put_in_place(path, aside, left, file, lambda rest: _last(begun + rest, judge))
+        _put_in_place(path, left, file, lambda rest: _last(begun + rest, judge))
         return Removed(lines=lines)
     return Removed()
 
 
-def _put_in_place(path: Path, aside: Path, left: bytes, file: BinaryIO, last: Callable[[bytes], bytes]) -> None:
+def _put_in_place(path: Path, left: bytes, file: BinaryIO, last: Callable[[bytes], bytes]) -> None:
     """Write it aside, let ``last`` say what becomes of what writers have added meanwhile, and rename."""
+    aside = _aside(path)
     with open(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
+        _belongs_as(os.fstat(file.fileno()), out.fileno())
         out.write(left)
         out.flush()
         os.fsync(out.fileno())  # the long part, while writers go on
@@ -110,6 +133,13 @@ def _put_in_place(path: Path, aside: Path, left: bytes, file: BinaryIO, last: Ca
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _belongs_as(before: os.stat_result, handle: int) -> None:
+    """Whoever removes lines may be another user than who writes on: the app must be able to open its file."""
+    with suppress(PermissionError):  # only root gives files away
+        os.fchown(handle, before.st_uid, before.st_gid)
+    os.fchmod(handle, stat.S_IMODE(before.st_mode))
 
 
 def _last(rest: bytes, judge: Judge) -> bytes:
