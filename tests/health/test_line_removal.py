@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from failsoft.errors import ConfigError
@@ -72,6 +72,7 @@ def test_who_follows_is_told_of_nothing_twice_and_of_nothing_that_came_since_not
         follower.close()
 
 
+@example(steps=["goes", "look", "remove", "stay", "put away", "stay"])
 @given(steps=st.lists(st.sampled_from(["stay", "goes", "remove", "put away", "look", "come back"]), max_size=14))
 def test_who_follows_sees_each_line_that_stays_once_and_in_order_whatever_happens_between_two_looks(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str]
