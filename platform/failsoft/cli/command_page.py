@@ -88,9 +88,9 @@ class Command:
 
 
 def all_commands(app: typer.Typer) -> list[Command]:
-    """Every command of the application, in the order in which its help lists them, groups last."""
+    """Every command of the application by name, groups last: its own order is that in which modules were loaded."""
     found = [_command(name, one) for name, one in _walk(typer.main.get_command(app), "")]
-    return sorted(found, key=lambda one: " " in one.name)
+    return sorted(found, key=lambda one: (" " in one.name, one.name))
 
 
 def as_json(command: Command) -> dict[str, Any]:
