@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from failsoft.incidents.finding import Incident, Kind
 
 _BY_KIND = re.compile(r"(\d+) (weak|late|error)\b")
-_ORDERED = "ordered by "
+_FOR_A_TIME = re.compile(r"ordered by .*? for \d+ s: ")
 _TRIP = "gateway_tripped"
 
 
@@ -62,14 +62,43 @@ def account_of(incident: Incident, whys: Mapping[str, int] | None = None) -> Acc
         return _OVERLOAD
     if incident.kind is Kind.BAD_INPUT:
         return _BAD_INPUT
+    what = " ".join(filter(None, (_order_in_words(incident), _fall_in_words(incident, whys or {}))))
+    return _fall(what, _press(incident, whys or {}))
+
+
+def _order_in_words(incident: Incident) -> str:
     release = incident.release or "the model"
-    if _ORDERED in incident.why:
-        return _fall(f"An operator held {release} back", "When the cause is gone: “let it return”.")
-    told = [incident.why, *(event.why for event in incident.events if event.kind == _TRIP)]
-    worst = _worst(" ".join(told), whys or {})
-    if worst is None:
-        return _fall(f"{release} was taken out of service", _PRESS_AFTER_FALL)
-    return _fall(_FALLS[worst].format(release=release), _PRESS_AFTER_FALL + _NEXT[worst])
+    if not incident.falls:
+        return f"An operator held {release} back"
+    if incident.order:
+        return f"An operator holds {release} back, which had fallen:"
+    return f"An operator held {release} back, and on its way back it fell:" if incident.is_by_order else ""
+
+
+def _fall_in_words(incident: Incident, whys: Mapping[str, int]) -> str:
+    if not incident.falls:
+        return ""
+    release, worst = incident.release or "the model", _flaw(incident, whys)
+    return f"{release} was taken out of service" if worst is None else _FALLS[worst].format(release=release)
+
+
+def _press(incident: Incident, whys: Mapping[str, int]) -> str:
+    """By what holds the model back now, whatever began it."""
+    if _FOR_A_TIME.search(incident.order):
+        return "Nothing: it returns when the order's time is over. When the cause is gone before that: “let it return”."
+    if incident.order:
+        return "When the cause is gone: “let it return”."
+    if incident.hold:
+        return "An operator holds it in this stage. When the cause is gone: “go on by itself”. Else: “roll back”."
+    if not incident.falls:
+        return f"Nothing: the order is over, and it {_RETURNS.removeprefix('it rests, ')}."
+    worst = _flaw(incident, whys)
+    return _PRESS_AFTER_FALL + (_NEXT[worst] if worst else "")
+
+
+def _flaw(incident: Incident, whys: Mapping[str, int]) -> str | None:
+    told = [*incident.falls, *(event for event in incident.events if event.kind == _TRIP)]
+    return _worst(" ".join(event.why for event in told), whys)
 
 
 def _fall(what: str, press: str) -> Account:

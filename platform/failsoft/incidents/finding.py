@@ -8,6 +8,7 @@ goes from the first gateway that is in it to the last one that is no more; a gat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ PLANS = frozenset({"stage_move", "plan_change"})
 """Kinds of events that tell of a plan."""
 _OUT, _ENDS = "degraded", frozenset({"serving", "rejected"})
 _TRIP = "gateway_tripped"
+_ORDERED = re.compile(r"ordered by .*? (?:until restored|for \d+ s): ")
 _BESIDE = frozenset(
     {
         _TRIP,
@@ -29,6 +31,7 @@ _BESIDE = frozenset(
         "controller_duty_failed",
         "fallback_refused",
         "health_not_armed",
+        "order_renewed",
         "plan_not_stored",
         "planned_fault",
         "release_refused",
@@ -105,16 +108,46 @@ class Incident:
         return str(plans[-1].data.get("stage")) if plans else ""
 
     @property
+    def falls(self) -> tuple[Event, ...]:
+        """Plans by which the model itself fell. An order that holds it back is none, nor the end of one in a rest."""
+        return tuple(event for event in self._outs if not _is_ordered(event) and event.data.get("before") != _OUT)
+
+    @property
+    def order(self) -> str:
+        """Of an operator, as it stands in the plan that holds the model back now; empty where none does."""
+        moves = [event for event in self.events if event.kind == "stage_move"]
+        return moves[-1].why if moves and moves[-1].data.get("stage") == _OUT and _is_ordered(moves[-1]) else ""
+
+    @property
+    def is_by_order(self) -> bool:
+        """Whether it began with an operator who held the model back."""
+        return any(_is_ordered(event) for event in self._outs[:1])
+
+    @property
+    def hold(self) -> str:
+        """Of an operator who keeps the model in the stage where it is; empty where none does."""
+        told = [event for event in self.events if event.kind in {"trial_held", "trial_resumed"}]
+        return told[-1].why if told and told[-1].kind == "trial_held" else ""
+
+    @property
     def relapses(self) -> int:
         """How often the model fell again on its way back."""
-        falls = [event for event in self.events if event.kind == "stage_move" and event.data.get("stage") == _OUT]
-        return max(0, len(falls) - 1)
+        return len([event for event in self.falls if event is not self._outs[0]])
+
+    @property
+    def _outs(self) -> list[Event]:
+        """Plans that took the model out of service, or kept it out."""
+        return [event for event in self.events if event.kind == "stage_move" and event.data.get("stage") == _OUT]
 
     @property
     def gateways(self) -> tuple[str, ...]:
         """Those that tripped by themselves or were in the wave, in order of their events."""
         told = (event.subject for event in self.events if event.kind == _TRIP or event.kind in _OF_WAVES)
         return tuple(dict.fromkeys(told))
+
+
+def _is_ordered(event: Event) -> bool:
+    return _ORDERED.search(event.why) is not None
 
 
 def tells(event: Event) -> bool:
