@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import multiprocessing
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -20,6 +22,7 @@ from failsoft.health.callers import caller_in_words, caller_of
 from failsoft.health.clock import ManualClock, SystemClock
 from failsoft.health.ledger import Ledger, Side, read_ledger
 from failsoft.health.ledger_files import append_line, put_away
+from failsoft.purging import purge as purging
 from failsoft.purging.order import What, of_persons, older_than
 from failsoft.purging.purge import Purge
 from failsoft.serving.watching.specimens import SpecimenPolicy, Whose
@@ -142,10 +145,15 @@ def test_a_run_that_is_driven_keeps_its_letters_and_is_named(home: Path) -> None
     assert b"not finite" not in everything(home)
 
 
-def test_a_copy_that_somebody_made_is_found_and_named(home: Path) -> None:
-    copy = home / "notes" / "copy.txt"
-    copy.parent.mkdir()
+@pytest.mark.parametrize("name", ["notes/copy.txt", "replayed.json", "notes/run.log", "reports/copy.html-0a1b2c3d"])
+def test_a_copy_that_somebody_made_is_found_and_named(home: Path, name: str) -> None:
+    copy = home / name
+    copy.parent.mkdir(exist_ok=True)
     copy.write_text(f"as I said: {SECRET}")
+    if name.startswith("reports"):  # left by a kill in mid-write
+        purge(home, "--caller", ANNA, "--yes")
+        assert not copy.exists()
+        return
     assert purge(home, "--caller", ANNA, "--yes", status=2)["still_in"] == [str(copy)]
 
 
@@ -174,6 +182,26 @@ def test_a_kill_in_the_midst_leaves_whole_files_and_the_same_order_goes_on(home:
     purge(home, "--caller", ANNA, "--yes")
     left = everything(home)
     assert (SECRET.encode() in left, left.count(OTHER.encode())) == (False, 3)
+
+
+@pytest.mark.parametrize("part", ["remove_pages", "remove_lines"])
+def test_a_disk_that_refuses_in_the_midst_leaves_no_page_whose_text_nobody_knows_any_more(
+    home: Path, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object, **named: object) -> Any:
+        if named.get("dry_run"):
+            return real(*_, **named)
+        raise OSError(errno.EIO, "no more")
+
+    real = getattr(purging, part)
+    order = of_persons([], request_ids=[], callers=[ANNA])
+    task = Purge(home=Home(root=home), order=order, clock=ManualClock(wall_s=NOW_S))
+    with monkeypatch.context() as broken:
+        broken.setattr(purging, part, refuses)
+        with pytest.raises(OSError, match="no more"):
+            task.carry_out()
+    purge(home, "--caller", ANNA, "--yes")
+    assert SECRET.encode() not in everything(home)
 
 
 def test_what_is_kept_of_nobody_cannot_be_removed_by_person() -> None:

@@ -93,6 +93,10 @@ def _say(found: Purged, copies: Sequence[str], *, only_count: bool) -> None:
         words = f"run {run} is being trained, its letters and stacks stay; when it has left (failsoft preempt {run}),"
         console.print(f"{words} ask again", markup=False, highlight=False, soft_wrap=True)
     for path in copies:
-        console.print(f"a copy is still in {path}; look at it, and remove it", markup=False, soft_wrap=True)
+        console.print(
+            f"the same words are still in {path}; look at it, and remove it if it is a copy",
+            markup=False,
+            soft_wrap=True,
+        )
     if only_count and not found.is_nothing:
         console.print("next: the same with --yes")

@@ -85,10 +85,12 @@ class Purge:
         Raises:
             OSError: the disk refuses; what was done is done, and the same order goes on with the rest.
         """
-        spans = self._answers()
+        spans = self._answers(dry_run=True)
         pages = self._pages()
-        if not self.dry_run:
+        if not self.dry_run:  # pages first: once its text is gone, nothing tells any more that one shows it
             remove_pages(pages)
+            spans = self._answers(dry_run=False)
+            remove_pages(self._pages())  # made meanwhile
         events = self._events()
         runs, busy = self._runs()
         found = Purged(spans=spans, texts=len(self._texts), pages=len(pages), events=events, runs=runs, busy=busy)
@@ -107,17 +109,15 @@ class Purge:
         """
         history = self.home.serving / FILE_NAME
         known = {history, *archives(history)}
-        where = self.home.root.iterdir() if self.home.root.is_dir() else ()
-        folders = [path for path in where if path.is_dir() and path.name not in {"releases", "candidates"}]
-        found = [path for folder in folders for path in pages_that_show(folder, self._texts)]
+        found = pages_that_show(self.home.root, self._texts, beside={"releases", "candidates"})
         return [path for path in found if path not in known]
 
-    def _answers(self) -> Removed:
+    def _answers(self, *, dry_run: bool) -> Removed:
         judge = judge_spans(self.order.cut, whole=not self.order.keeps_shapes, gone=self._texts.add)
         kinds = {What.TEXTS, What.SPECIMENS, What.ANSWERS}
         if self.order.what.isdisjoint(kinds):
             return Removed()
-        return remove_lines(self.home.serving / FILE_NAME, judge, dry_run=self.dry_run)
+        return remove_lines(self.home.serving / FILE_NAME, judge, dry_run=dry_run)
 
     def _pages(self) -> list[Path]:
         folder = self.home.root / FOLDER

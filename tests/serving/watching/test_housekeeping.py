@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from failsoft.artifacts.home import Home
 from failsoft.health.clock import ManualClock
 from failsoft.health.ledger import read_ledger
-from failsoft.health.ledger_files import append_line
+from failsoft.health.ledger_files import append_line, put_away
 from failsoft.health.line_removal import Removed, remove_lines
 from failsoft.health.retention import DAY_S, Cut
 from failsoft.incidents.answers import read_spans
@@ -78,6 +79,40 @@ def test_a_page_that_shows_a_text_goes_with_it_and_an_old_page_by_its_age(tmp_pa
     os.utime(reports / "incident-0.png", (NOW_S - 401 * DAY_S, NOW_S - 401 * DAY_S))
     Housekeeping(Home(root=tmp_path), ManualClock(wall_s=NOW_S)).tidy()
     assert [page.name for page in reports.iterdir()] == ["incident-2.html"]
+
+
+def test_a_page_goes_with_its_text_also_where_that_goes_with_a_whole_file(tmp_path: Path) -> None:
+    for text in ("tell anna", "tell bob"):
+        write(tmp_path, 1, specimen(text))
+        put_away(tmp_path / "serving" / "answers.jsonl", full_bytes=1)
+    (tmp_path / "reports").mkdir()
+    for name in ("anna", "bob"):
+        (tmp_path / "reports" / f"{name}.html").write_text(f"<td>tell {name}</td>")
+    (tmp_path / "retention.toml").write_text("answers_mb = 0.0005")
+    assert Housekeeping(Home(root=tmp_path), ManualClock(wall_s=NOW_S)).tidy().files == 2
+    assert [page.name for page in (tmp_path / "reports").iterdir()] == ["bob.html"]
+
+
+def test_a_disk_that_refuses_leaves_no_page_whose_text_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, 35, specimen("tell anna"))
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "reports" / "anna.html").write_text("<td>tell anna</td>")
+    keeper = Housekeeping(Home(root=tmp_path), ManualClock(wall_s=NOW_S))
+    with monkeypatch.context() as broken:
+        broken.setattr(housekeeping, "remove_pages", refuses)
+        with pytest.raises(OSError, match="no more"):
+            keeper.tidy()
+    keeper.tidy()
+    assert not any(b"anna" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+def refuses(*_: object) -> int:
+    raise OSError(errno.EIO, "no more")
+
+
+def test_a_span_without_requests_that_went_wrong_is_no_matter_of_persons(tmp_path: Path) -> None:
+    line = b'{"v":1,"at_s":5.0,"answers":{}}'
+    assert judge_spans(Cut(marks=frozenset({request_mark("q")})))(line) == line
 
 
 async def test_settings_that_cannot_be_meant_remove_nothing_and_end_no_duty(

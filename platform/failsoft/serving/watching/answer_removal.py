@@ -37,20 +37,24 @@ def judge_spans(cut: Cut, *, whole: bool = True, gone: Callable[[str], object] =
             if isinstance(one, dict) and "text" in one and "text" not in (kept or {}):
                 gone(str(one["text"]))
             left += [] if kept is None else [kept]
-        return line if left == before else json.dumps(body | {"specimens": left}, separators=(",", ":")).encode()
+        return (
+            line if left == (before or []) else json.dumps(body | {"specimens": left}, separators=(",", ":")).encode()
+        )
 
     return judge
 
 
 def shorten_answers(
-    path: Path,
-    policy: RetentionPolicy,
-    *,
-    now_s: float,
-    gone: Callable[[str], object] = lambda _text: None,
-    dry_run: bool = False,
+    path: Path, policy: RetentionPolicy, *, now_s: float, before: Callable[[set[str]], object] = lambda _texts: None
 ) -> Removed:
     """Apply a policy to the history of answers at ``path``: what is too old by a day at most may stay until next time.
+
+    Args:
+        path: of the file that is written.
+        policy: how long, and how much.
+        now_s: wall time.
+        before: told the texts that go, while they are still there: once they are gone, nothing tells any more which
+            page shows one.
 
     Raises:
         OSError: the disk refuses.
@@ -59,11 +63,23 @@ def shorten_answers(
         return Removed()
     removed = Removed()
     if policy.answers_bytes is not None:
-        removed += remove_whole_files(path, keep_bytes=policy.answers_bytes, dry_run=dry_run)
+        removed += remove_whole_files(
+            path, keep_bytes=policy.answers_bytes, before=lambda file: before(_texts_of(file.read_bytes()))
+        )
     due = remove_lines(path, judge_spans(policy.cut(now_s - DAY_S)), dry_run=True)
     if due.lines:
-        removed += remove_lines(path, judge_spans(policy.cut(now_s), gone=gone), dry_run=dry_run)
+        texts = set[str]()
+        remove_lines(path, judge_spans(policy.cut(now_s), gone=texts.add), dry_run=True)
+        before(texts)
+        removed += remove_lines(path, judge_spans(policy.cut(now_s)))
     return removed
+
+
+def _texts_of(lines: bytes) -> set[str]:
+    texts = set[str]()
+    for line in lines.split(b"\n"):
+        _tell(json_object(line) or {}, texts.add)
+    return texts
 
 
 def _kept(one: dict[str, Any], at_s: float, cut: Cut, *, whole: bool) -> dict[str, Any] | None:

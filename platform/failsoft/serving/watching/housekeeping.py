@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 
 from failsoft.artifacts.home import Home
 from failsoft.errors import ConfigError
@@ -51,11 +52,16 @@ class Housekeeping:
             OSError: the disk refuses.
         """
         policy, now_s = read_retention(self._home.root), self._clock.wall_s()
-        texts, reports = set[str](), self._home.root / FOLDER
-        of_answers = shorten_answers(self._home.serving / FILE_NAME, policy, now_s=now_s, gone=texts.add)
+        pages, reports = list[Path](), self._home.root / FOLDER
+
+        def go_first(texts: set[str]) -> None:
+            pages.extend(those := pages_that_show(reports, texts))
+            remove_pages(those)
+
+        of_answers = shorten_answers(self._home.serving / FILE_NAME, policy, now_s=now_s, before=go_first)
         of_events = shorten(self._home.ledger, policy, now_s=now_s)
-        pages = [*pages_that_show(reports, texts), *pages_before(reports, policy.cut(now_s).reports_s)]
-        removed = of_answers + of_events + Removed(files=remove_pages(pages))
+        old = pages_before(reports, policy.cut(now_s).reports_s)
+        removed = of_answers + of_events + Removed(files=len(pages) + remove_pages(old))
         if removed != Removed():
             ledger = Ledger(self._home.ledger, self._clock, side=Side.SERVING, subject="retention")
             why = f"past its time by retention.toml: {of_answers.lines} spans, {of_events.lines} events, whole files"
