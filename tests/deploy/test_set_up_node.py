@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.deploy.test_systemd import ENVIRONMENT
 
 SCRIPT = ROOT / "deploy" / "ray" / "set-up-node"
 _SUDO = r"""#!/bin/bash
@@ -16,6 +17,7 @@ echo "$*" >>"$FAKES/sudo"
 case $1 in
 install) mkdir -p "${@: -2}" ;;
 tee) cat >>"$FAKES/tee" ;;
+chown) [[ ! -e $FAKES/squashed ]] ;;
 esac
 """
 _PYTHON = r"""#!/bin/bash
@@ -39,15 +41,21 @@ class Machine:
         self.root = root
         for folder in ("bin", "home/.ray", "opt", "etc"):
             (root / folder).mkdir(parents=True)
+        (root / "mnt/failsoft").mkdir(parents=True)
         (root / "home/.ray/auth_token").write_text("a-token-of-rays", "utf-8")
         for name, text in {"sudo": _SUDO, "python3": _PYTHON, "mountpoint": "#!/bin/sh\nexit 1\n"}.items():
             self.command(name, text)
         for name in ("python3.11", "python3.12", "python3.13"):
             self.command(name, "#!/bin/sh\nexit 1\n")
         text = SCRIPT.read_text("utf-8")
-        for place in ("/opt/failsoft", "/etc/failsoft"):
+        for place in ("/opt/failsoft", "/etc/failsoft", "/mnt/failsoft"):
             text = text.replace(place, f"{root}{place}")
         (root / "set-up-node").write_text(text, "utf-8")
+
+    @property
+    def home(self) -> Path:
+        """Where the shared folder is mounted."""
+        return self.root / "mnt/failsoft"
 
     def command(self, name: str, text: str) -> None:
         (self.root / "bin" / name).write_text(text, "utf-8")
@@ -91,18 +99,52 @@ def test_a_shared_folder_is_mounted_so_that_a_reboot_mounts_it_again(machine: Ma
     done = machine.set_up("fs-1.efs.us-west-2.amazonaws.com:/")
     assert done.returncode == 0, done.stderr
     (line,) = (line for line in machine.text("tee").splitlines() if " nfs4 " in line)
-    assert line.startswith("fs-1.efs.us-west-2.amazonaws.com:/ /mnt/failsoft nfs4 ")
+    assert line.startswith(f"fs-1.efs.us-west-2.amazonaws.com:/ {machine.home} nfs4 ")
     assert {"hard", "_netdev", "nofail"} <= set(line.split()[3].split(","))
-    assert "mount /mnt/failsoft" in machine.text("sudo")
-    assert "FAILSOFT_HOME=/mnt/failsoft\n" in machine.text("etc/failsoft/failsoft.env")
+    assert f"mount {machine.home}" in machine.text("sudo")
+    assert f"FAILSOFT_HOME={machine.home}\n" in machine.text("etc/failsoft/failsoft.env")
+
+
+def test_no_unit_starts_before_the_shared_folder_is_mounted_however_late_its_server_comes(machine: Machine) -> None:
+    """Else an app would begin a plan of its own in the empty folder below the mount."""
+    machine.set_up("fs-1.efs.us-west-2.amazonaws.com:/")
+    words = machine.text("tee").splitlines()
+    assert f"RequiresMountsFor={machine.home}" in words
+    assert words.index("[Unit]") < words.index(f"RequiresMountsFor={machine.home}") < words.index("[Service]")
+    (line,) = (line for line in words if " nfs4 " in line)
+    assert {"retry=10000", "x-systemd.mount-timeout=infinity"} <= set(line.split()[3].split(","))
+    assert f"s|=/var/lib/failsoft/alerts.toml|={machine.home}/alerts.toml|" in machine.text("sudo")
+    alerts = (ROOT / "deploy" / "systemd" / "failsoft-alerts.service").read_text("utf-8")
+    assert "ConditionPathExists=/var/lib/failsoft/alerts.toml\n" in alerts
+
+
+def test_an_export_that_squashes_root_will_do_where_the_user_may_write(machine: Machine) -> None:
+    (machine.root / "squashed").touch()
+    done = machine.set_up("10.0.0.10:/srv/failsoft")
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_export_that_the_user_may_not_write_to_is_refused_with_the_mend(machine: Machine) -> None:
+    (machine.root / "squashed").touch()
+    machine.home.rmdir()
+    done = machine.set_up("10.0.0.10:/srv/failsoft")
+    assert done.returncode == 1
+    assert "can't write to 10.0.0.10:/srv/failsoft; on its server: chown" in done.stderr
 
 
 def test_a_second_time_it_changes_nothing_that_an_operator_has_changed(machine: Machine) -> None:
     machine.set_up()
     (machine.root / "etc/failsoft/serve.yaml").write_text("mine", "utf-8")
+    variables = machine.root / "etc/failsoft/failsoft.env"
+    mine = "FAILSOFT_HOME=/data/failsoft\nFAILSOFT_TRAIN_OPTIONS=--workers 1:4 --preset full"
+    variables.write_text(mine, "utf-8")
     done = machine.set_up()
     assert done.returncode == 0, done.stderr
     assert machine.text("etc/failsoft/serve.yaml") == "mine"
+    assert variables.read_text("utf-8").startswith(f"{mine}\n")
+    names = [line.partition("=")[0] for line in variables.read_text("utf-8").splitlines()]
+    assert sorted(names) == sorted(ENVIRONMENT), "what was missing is added once"
+    assert "ReadWritePaths=/data/failsoft " in machine.text("tee")
     assert machine.text("home/.bashrc").count("failsoft-env") == 1
     assert len(machine.text("venv").splitlines()) == 1
 
