@@ -194,8 +194,11 @@ async def test_no_word_of_a_caller_is_in_what_is_sent() -> None:
             await http.post("/v1/predict", json=body)
             front.fails_with = ValueError("xyzzy said the gateway")
             await http.post("/v1/predict", json=body)
+            await http.request("xyzzy", "/v1/predict")  # whatever a caller likes to write there
             await asyncio.to_thread(receiver.wait, lambda it: len(it.named("POST /v1/predict")) == 3)
+            await until(receiver, "HTTP /v1/predict")
     assert receiver.bodies
+    assert attributes(receiver.one("HTTP /v1/predict"))["http.request.method"] == "_OTHER"
     assert not any(b"xyzzy" in sent or b"4711" in sent for sent in receiver.bodies)
 
 

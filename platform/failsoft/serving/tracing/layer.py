@@ -15,6 +15,9 @@ TRACE_ID = b"x-trace-id"
 RouteOf = Callable[[str], str | None]
 """The route of a path, one of few words; None: requests to it are not traced."""
 _TOO_MANY = 429
+_METHODS = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"})
+_OTHER = "_OTHER"
+"""For a method that HTTP does not know, as OpenTelemetry's conventions say: a caller may write anything there."""
 
 
 class TraceLayer:
@@ -55,9 +58,10 @@ def _is_http(scope: Scope) -> bool:
 
 def _describe(root: Span, scope: Scope, route: str) -> None:
     """As OpenTelemetry's conventions for HTTP servers say; the query, the headers and the body stay out of it."""
-    root.name = f"{scope['method']} {route}"
+    method = scope["method"] if scope["method"] in _METHODS else _OTHER
+    root.name = f"{'HTTP' if method == _OTHER else method} {route}"
     root.attributes |= {
-        "http.request.method": scope["method"],
+        "http.request.method": method,
         "http.route": route,
         "url.path": route,
         "url.scheme": scope.get("scheme", "http"),
