@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from failsoft.artifacts.manifest import Manifest, verify_part
 from failsoft.artifacts.store import Artifact
 from failsoft.errors import ConfigError, DamagedArtifactError, IncompatibleArtifactError
+from failsoft.health.json_object import json_value
 
 PartT = TypeVar("PartT")
 _ALWAYS_THERE = ("weak_fraction", "entropy_mean", "entropy_std", "logit_std", "oov_fraction")
@@ -199,7 +200,7 @@ class Bundle:
 
     def _read(self, role: Role, make: Callable[[Any], PartT]) -> PartT:
         try:
-            return make(json.loads(self.part(role).read_text("utf-8")))
+            return make(json_value(self.part(role).read_text("utf-8")))
         except (ValueError, TypeError, KeyError) as error:
             raise DamagedArtifactError(f"{self.path / role} does not say what it should: {error!r}") from error
 

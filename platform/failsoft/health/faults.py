@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from failsoft.errors import ConfigError
+from failsoft.health.json_object import json_value
 
 
 class FaultKind(StrEnum):
@@ -109,7 +110,7 @@ class FaultPlan:
             ConfigError: the text is not a JSON list of faults, or names an unknown kind or field.
         """
         try:
-            return cls(faults=tuple(_fault(entry) for entry in json.loads(text)))
+            return cls(faults=tuple(_fault(entry) for entry in json_value(text)))
         except (ValueError, TypeError, KeyError) as error:
             kinds = ", ".join(FaultKind)
             raise ConfigError(

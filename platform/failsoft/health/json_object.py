@@ -7,11 +7,24 @@ import math
 from typing import Any, TypeGuard
 
 
+def json_value(text: str | bytes) -> Any:
+    """The value, as ``json.loads`` reads it.
+
+    Raises:
+        ValueError: it is no JSON, not text, or nested beyond all reason: a hundred kilobytes of ``[`` must not end in
+            an error that no reader of a file expects.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deep for JSON of ours") from error
+
+
 def json_object(text: str | bytes) -> dict[str, Any] | None:
     """The object; None for what is none: torn, another kind of value, not text, or nested beyond all reason."""
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = json_value(text)
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from failsoft.errors import CorpusError
+from failsoft.health.json_object import json_value
 from failsoft.models.corpus import Corpus, Repairs, Unreadable, Utterance
 from failsoft.models.snips import decoded
 from failsoft.models.splits import assemble
@@ -25,7 +25,7 @@ def read_clinc(folder: Path) -> Corpus:
     repairs = Repairs()
     file = folder / DATA_FILE
     try:
-        body = json.loads(decoded(file, repairs))
+        body = json_value(decoded(file, repairs))
     except ValueError as error:
         raise CorpusError(f"{file} is not JSON: {error}; fetch the file again") from error
     if not isinstance(body, dict):

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failsoft.errors import ConfigError, CorpusError
+from failsoft.health.json_object import json_value
 from failsoft.models.corpus import Utterance
 from failsoft.models.single_row import SingleRow
 
@@ -147,7 +148,7 @@ class GbdtIntent:
             CorpusError: a file is absent or not such a file.
         """
         try:
-            body = json.loads((folder / META_FILE).read_text("utf-8"))
+            body = json_value((folder / META_FILE).read_text("utf-8"))
             if body["format"] != _FORMAT:
                 raise CorpusError(f"{folder} has format {body['format']}, this code reads {_FORMAT}; train again")
             booster = lightgbm.Booster(model_file=str(folder / MODEL_FILE))

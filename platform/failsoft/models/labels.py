@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failsoft.errors import CorpusError
+from failsoft.health.json_object import json_value
 from failsoft.models.corpus import Corpus, Span
 
 Offsets = Sequence[tuple[int, int]]
@@ -108,7 +109,7 @@ class LabelSet:
             CorpusError: the file is not such a file.
         """
         try:
-            body = json.loads(path.read_text("utf-8"))
+            body = json_value(path.read_text("utf-8"))
             return cls(tuple(body["intents"]), tuple(body["slots"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CorpusError(f"{path} does not hold labels ({error!r}); write it with LabelSet.save") from error

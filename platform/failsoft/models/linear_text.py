@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failsoft.errors import ConfigError, CorpusError
+from failsoft.health.json_object import json_value
 from failsoft.models.gbdt import GbdtAnswer, words_of
 from failsoft.models.text_features import Reading, as_config, reading_of
 
@@ -133,7 +134,7 @@ class LinearText:
             CorpusError: a file is absent, not such a file, or one does not fit the other.
         """
         try:
-            body = json.loads((folder / META_FILE).read_text("utf-8"))
+            body = json_value((folder / META_FILE).read_text("utf-8"))
             if body["format"] != _FORMAT:
                 raise CorpusError(f"{folder} has format {body['format']}, this code reads {_FORMAT}; export it again")
             with (folder / ARRAYS_FILE).open("rb") as file, np.load(file, allow_pickle=False) as arrays:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from failsoft.errors import ConfigError, IncompatibleArtifactError
+from failsoft.health.json_object import json_value
 from failsoft.models.labels import LabelSet
 from failsoft.models.recipe import Recipe, Shape
 from failsoft.models.tokens import PAD, UNKNOWN, TextCodec
@@ -65,7 +66,7 @@ class NetworkConfig:
             IncompatibleArtifactError: the file is absent or not such a file.
         """
         try:
-            body = json.loads(path.read_text("utf-8"))
+            body = json_value(path.read_text("utf-8"))
             return cls(**(body | {"shape": Shape(**body["shape"])}))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise IncompatibleArtifactError(f"{path} does not describe a network of this code ({error!r})") from error

@@ -62,7 +62,7 @@ def parse_rules(text: str, *, source: str) -> RuleSet:
     """
     try:
         body = yaml.load(text, _LOADER)  # noqa: S506 -- both are the safe one
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a number of 5,000 digits is a bare ValueError
         raise ConfigError(f"{source} is not YAML: {error}") from error
     top = _mapping(body, _TOP_KEYS, source)
     if top.get("version") != VERSION:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from failsoft.errors import CorpusError
+from failsoft.health.json_object import json_value
 from failsoft.models.corpus import Corpus, Repairs, Span, Unreadable, Utterance
 from failsoft.models.splits import assemble, carve, held_out
 
@@ -53,7 +53,7 @@ def _read_files(folder: Path, pattern: str, repairs: Repairs) -> tuple[list[Utte
 
 def _read_file(file: Path, repairs: Repairs) -> Iterable[Utterance | Unreadable]:
     try:
-        body = json.loads(decoded(file, repairs))
+        body = json_value(decoded(file, repairs))
     except ValueError as error:
         raise CorpusError(f"{file} is not JSON: {error}; fetch the file again") from error
     if not isinstance(body, dict) or len(body) != 1 or not isinstance(entries := next(iter(body.values())), list):

@@ -28,6 +28,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.trainers import WordLevelTrainer
 
 from failsoft.errors import CorpusError
+from failsoft.health.json_object import json_value
 from failsoft.models.recipe import CodecConfig
 from failsoft.models.vocabulary import SPECIAL, ascii_words
 
@@ -160,7 +161,7 @@ class TextCodec:
             CorpusError: the file is absent or not such a file.
         """
         try:
-            body = json.loads(path.read_text("utf-8"))
+            body = json_value(path.read_text("utf-8"))
             if body["format"] != _FORMAT:
                 raise CorpusError(f"{path} has codec format {body['format']}, this code reads {_FORMAT}; train again")
             tokenizer = _tokenizer_of(body["tokenizer"])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import string
 import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from failsoft.health.json_object import json_value
 
 SPECIAL = ("[PAD]", "[UNK]")
 """Entries of a tokenizer that are no words."""
@@ -34,7 +35,7 @@ class Vocabulary:
         Another model's codec may be anything, and one of subwords or bytes knows every word and says nothing.
         """
         try:
-            model = json.loads(path.read_text("utf-8"))["tokenizer"]["model"]
+            model = json_value(path.read_text("utf-8"))["tokenizer"]["model"]
             return cls(set(model["vocab"]).difference(SPECIAL)) if model["type"] == "WordLevel" else None
         except (OSError, ValueError, KeyError, TypeError):
             return None

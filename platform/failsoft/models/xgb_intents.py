@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failsoft.errors import ConfigError, CorpusError
+from failsoft.health.json_object import json_value
 from failsoft.models.corpus import Utterance
 from failsoft.models.foreign.needed import needed
 from failsoft.models.gbdt import GbdtAnswer, GbdtConfig, features_of, words_of
@@ -98,7 +99,7 @@ class XgbIntent:
         """
         library = needed("xgboost", extra="xgboost")
         try:
-            body = json.loads((folder / META_FILE).read_text("utf-8"))
+            body = json_value((folder / META_FILE).read_text("utf-8"))
             if body["format"] != _FORMAT:
                 raise CorpusError(f"{folder} has format {body['format']}, this code reads {_FORMAT}; train again")
             loaded = cls(

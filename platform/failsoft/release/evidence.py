@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.errors import ConfigError, DamagedArtifactError
+from failsoft.health.json_object import json_value
 from failsoft.models.scores import ScoreBatch
 from failsoft.release.spread import Answers, Floats, normalised_entropies
 
@@ -105,7 +106,7 @@ def spread_out(count: int, at_most: int = MAX_TEXTS) -> list[int]:
 
 
 def _from_json(path: Path) -> Evidence:
-    body = json.loads(path.read_text("utf-8"))
+    body = json_value(path.read_text("utf-8"))
     if body["format"] not in _FORMATS:
         raise ConfigError(f"format is {body['format']}, this code reads {_FORMATS[0]} to {_FORMATS[-1]}")
     logits_BC = np.array(body["logits"], dtype=np.float64)

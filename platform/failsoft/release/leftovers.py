@@ -5,7 +5,6 @@ None of it is ever seen by serving. What a living process fills is not listed (:
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from failsoft.artifacts.asides import HIDDEN, left, remove_if_left
 from failsoft.artifacts.bundle import Role
 from failsoft.artifacts.home import Home
 from failsoft.errors import ConfigError
+from failsoft.health.json_object import json_value
 
 PROVENANCE = "provenance.json"
 """Written last of a candidate's parts: it is whole then. One that failed and is published later knows by it where it is
@@ -107,7 +107,7 @@ def _contents(reports: Iterable[Path]) -> list[str]:
     found = []
     for report in reports:
         try:
-            found.append(str(json.loads(report.read_text("utf-8"))["facts"]["contents"]))
+            found.append(str(json_value(report.read_text("utf-8"))["facts"]["contents"]))
         except (OSError, ValueError, LookupError, TypeError):  # none, torn, or of a time that did not say
             continue
     return found

@@ -154,7 +154,7 @@ def stored_report(bundle: Bundle) -> GateReport:
     Raises:
         DamagedArtifactError: it has none, it can't be read, or it judged something else than what lies beside it.
     """
-    report = GateReport.from_json(bundle.part(Role.GATE_REPORT).read_text("utf-8"))
+    report = GateReport.from_json(bundle.part(Role.GATE_REPORT).read_bytes())
     judged = report.facts.get("contents")  # releases of before do not say
     if judged is not None and judged != contents_of(bundle.path):
         raise DamagedArtifactError(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from failsoft.errors import DamagedArtifactError
+from failsoft.health.json_object import json_value
 
 _FORMAT = 1
 
@@ -56,7 +57,7 @@ class ReplicaReport:
             DamagedArtifactError: it is not such a text.
         """
         try:
-            body = json.loads(text)
+            body = json_value(text)
             if body.pop("format") != _FORMAT:
                 raise ValueError("another format")
             answers = tuple(_answer(entry) for entry in body.pop("answers"))

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from failsoft.errors import DamagedArtifactError, GateError
+from failsoft.health.json_object import json_value
 
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
 
@@ -113,14 +114,14 @@ class GateReport:
         return json.dumps(body, indent=1, allow_nan=False)
 
     @classmethod
-    def from_json(cls, text: str) -> GateReport:
+    def from_json(cls, text: str | bytes) -> GateReport:
         """Read what :meth:`to_json` wrote, also before it told of references, notes and facts.
 
         Raises:
             DamagedArtifactError: it is not such a text.
         """
         try:
-            body = json.loads(text)
+            body = json_value(text)
             results = tuple(GateResult(**result) for result in body["results"])
             return cls(
                 release=str(body["release"]),

@@ -14,6 +14,7 @@ from typing import Any
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.store import Artifact, write_durably
 from failsoft.errors import ConfigError, DamagedArtifactError
+from failsoft.health.json_object import json_value
 
 _LEAST_KEPT = 2
 """With fewer there would be nothing to go back to."""
@@ -126,7 +127,7 @@ def _whole_of(release: Artifact) -> str | None:
 
 def _read(path: Path) -> Mapping[str, str]:
     try:
-        body = json.loads(path.read_text("utf-8"))
+        body = json_value(path.read_text("utf-8"))
         return {str(name): str(why) for name, why in body.items()}
     except FileNotFoundError:
         return {}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 from failsoft.errors import ConfigError, IncompatibleArtifactError
+from failsoft.health.json_object import json_value
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 SUFFIXES = frozenset({".safetensors", ".json", ".txt", ".model", ".jinja", ".md"})
@@ -88,7 +88,7 @@ def _refuse_code(files: list[Path]) -> None:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        body = json.loads(path.read_text("utf-8"))
+        body = json_value(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise IncompatibleArtifactError(f"{path} can't be read: {error}; publish the model again") from error
     return body if isinstance(body, dict) else {}

@@ -76,7 +76,7 @@ class Texts:
 def _policy_in(bundle: Bundle) -> TextPolicy:
     if not bundle.has(Role.TEXT_POLICY):
         return TextPolicy()
-    return TextPolicy.from_json(bundle.part(Role.TEXT_POLICY).read_text("utf-8"))
+    return TextPolicy.from_json(bundle.part(Role.TEXT_POLICY).read_bytes())
 
 
 def no_number_is_missing(instance: Any) -> str | None:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
 from failsoft.errors import ConfigError
+from failsoft.health.json_object import json_value
 
 _BEFORE: dict[str, Any] = {"fold_look_alikes": False, "mend_mojibake": False, "plain_quotes": False}
 MARKS_SORTED = 32
@@ -60,14 +61,14 @@ class TextPolicy:
         return json.dumps(asdict(self), indent=1, sort_keys=True)
 
     @classmethod
-    def from_json(cls, text: str) -> TextPolicy:
+    def from_json(cls, text: str | bytes) -> TextPolicy:
         """Read a policy. One that was written before a repair existed means without it.
 
         Raises:
             ConfigError: not a JSON object, a field is unknown, of another type, or impossible.
         """
         try:
-            content = dict(json.loads(text))
+            content = dict(json_value(text))
         except (ValueError, TypeError) as error:
             raise ConfigError(f"not a text policy: {error}; write one with TextPolicy().to_json()") from error
         types = {known.name: type(known.default) for known in fields(cls)}

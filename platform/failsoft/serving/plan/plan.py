@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Any
 
 from failsoft.errors import ConfigError
+from failsoft.health.json_object import json_value
 
 _HASH_BYTES = 8
 _HASH_RANGE = float(1 << (8 * _HASH_BYTES))
@@ -140,8 +141,8 @@ class RoutingPlan:
             ConfigError: not a plan, with fields missing or unknown, or one that can't be followed.
         """
         try:
-            return cls.of(json.loads(text))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            return cls.of(json_value(text))
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
             raise ConfigError(f"not a routing plan: {error.__class__.__name__}: {error}") from error
 
     @classmethod

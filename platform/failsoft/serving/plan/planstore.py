@@ -23,11 +23,14 @@ from typing import Any
 from failsoft.artifacts.manifest import digest_bytes
 from failsoft.artifacts.store import write_durably
 from failsoft.errors import FailsoftError, PlanOvertakenError, PlanStoreError
+from failsoft.health.json_object import json_value
 from failsoft.serving.plan.plan import RoutingPlan
 from failsoft.serving.rollout.evidence import Counts
 
 FORMAT = 1
 _SLOTS = ("plan-0.json", "plan-1.json")
+_ILL = (ValueError, TypeError, LookupError, AttributeError, OverflowError, FailsoftError)
+"""What a slot raises that is torn, or was written by another hand."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +118,7 @@ class PlanStore:
         for name in _SLOTS:
             try:
                 slot = self._read(name)
-            except (ValueError, TypeError, KeyError, AttributeError, FailsoftError) as error:
+            except _ILL as error:
                 damage.append(f"{self.folder / name} is damaged ({error.__class__.__name__}: {error})")
                 continue
             found += [slot] if slot is not None else []
@@ -156,7 +159,7 @@ class PlanStore:
         for name in _SLOTS:
             try:
                 slot = self._read(name)
-            except (ValueError, TypeError, KeyError, AttributeError, FailsoftError):
+            except _ILL:
                 continue
             known = slot is None or slot.write < self._write or (slot.write, slot.writer) == (self._write, self._writer)
             if slot is not None and not known:
@@ -173,7 +176,7 @@ class PlanStore:
             return None
         except OSError as error:
             raise PlanStoreError(f"{path} can't be read ({error})") from error
-        record = json.loads(content)
+        record = json_value(content)
         write, body = int(record["write"]), record["state"]
         if record["format"] != FORMAT or record["digest"] != _digest(write, body):
             raise ValueError(f"format {record['format']} with a digest that does not fit")

@@ -13,11 +13,11 @@ tests.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from failsoft.errors import DamagedArtifactError, IncompatibleArtifactError
+from failsoft.health.json_object import json_value
 
 TENSORS = "state.safetensors"
 """All tensors of a checkpoint that is not sharded."""
@@ -46,7 +46,7 @@ MIGRATIONS: Mapping[int, Callable[[Scalars], Scalars]] = {1: _from_1, 2: _from_2
 """From each older form to the next one."""
 
 
-def read_scalars(text: str, *, where: str) -> Scalars:
+def read_scalars(text: str | bytes, *, where: str) -> Scalars:
     """The content of a ``state.json`` in today's form, whichever form it was written in.
 
     Args:
@@ -58,7 +58,7 @@ def read_scalars(text: str, *, where: str) -> Scalars:
         DamagedArtifactError: not a form at all.
     """
     try:
-        scalars: Scalars = {} | json.loads(text)
+        scalars: Scalars = {} | json_value(text)
         number = int(scalars.get("format", 1))
     except (ValueError, TypeError) as error:
         raise DamagedArtifactError(f"{where} is no state of a run: {error}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from failsoft.artifacts.manifest import Manifest, read_manifest, verify_files
 from failsoft.artifacts.store import Artifact, ArtifactStore, Damage
 from failsoft.errors import ArtifactError, ArtifactMissingError, DamagedArtifactError
+from failsoft.health.json_object import json_value
 from failsoft.training.checkpoints.formats import SCALARS, SHARDS, read_scalars
 from failsoft.training.checkpoints.tensor_source import TensorSource, open_tensors
 
@@ -108,7 +108,7 @@ def _folders(root: Path) -> list[Path]:
 def _damage(folder: Path) -> str | None:
     try:
         verify_files(folder, read_manifest(folder))
-        read_scalars((folder / SCALARS).read_text("utf-8"), where=str(folder / SCALARS))
+        read_scalars((folder / SCALARS).read_bytes(), where=str(folder / SCALARS))
         open_tensors(folder).refuse_gaps()
     except (ArtifactError, OSError) as error:
         return str(error)
@@ -118,7 +118,7 @@ def _damage(folder: Path) -> str | None:
 def scalars_of(artifact: Artifact) -> dict[str, Any]:
     """Its ``state.json`` in today's form."""
     path = artifact.path / SCALARS
-    return read_scalars(path.read_text("utf-8"), where=str(path))
+    return read_scalars(path.read_bytes(), where=str(path))
 
 
 def group_of(name: str) -> str:
@@ -232,7 +232,7 @@ def described(artifact: Artifact) -> dict[str, Any]:
         "name": artifact.name,
         "meta": dict(artifact.manifest.meta),
         "created_at_s": artifact.manifest.created_at_s,
-        "format": json.loads((artifact.path / SCALARS).read_text("utf-8")).get("format", 1),
+        "format": json_value((artifact.path / SCALARS).read_bytes()).get("format", 1),
         "files": {name: entry.size_bytes for name, entry in artifact.manifest.files.items()},
         "learning_rates": [group.get("lr") for group in scalars.get("optimizer_groups", [])],
         "world": len(scalars.get("rng", [])),

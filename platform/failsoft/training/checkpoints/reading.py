@@ -44,7 +44,7 @@ def read_state(artifact: Artifact, state: TrainingState, ranks: Ranks, *, conver
     """
     path, files = artifact.path / SCALARS, tensor_files(artifact.manifest)
     refuse_mixed(artifact.manifest.meta, stamps_of(artifact.path, files), where=str(artifact.path))
-    scalars = read_scalars(path.read_text("utf-8"), where=str(path))
+    scalars = read_scalars(path.read_bytes(), where=str(path))
     if not (is_in_shards(artifact.manifest) or has_shards(state.model)):
         return FlatState(tensors=read_tensors(artifact), scalars=scalars)
     settled(state.model, state.ema)

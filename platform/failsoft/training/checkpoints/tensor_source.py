@@ -89,7 +89,7 @@ def layout_in(folder: Path) -> ShardLayout | None:
         IncompatibleArtifactError: it is of a newer form.
     """
     where = folder / SCALARS
-    plain = read_scalars(where.read_text("utf-8"), where=str(where))[SHARDS]
+    plain = read_scalars(where.read_bytes(), where=str(where))[SHARDS]
     return None if plain is None else ShardLayout.from_plain(plain, where=str(where))
 
 

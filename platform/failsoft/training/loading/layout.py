@@ -17,6 +17,7 @@ import numpy as np
 from blake3 import blake3
 
 from failsoft.errors import ArtifactMissingError, ConfigError, IncompatibleArtifactError
+from failsoft.health.json_object import json_value
 
 FORMAT = 1
 DIGEST_BYTES = 16
@@ -73,7 +74,7 @@ class ShardLayout:
     @cached_property
     def _shards(self) -> list[str]:
         try:
-            body = json.loads((self.folder / LAYOUT_NAME).read_text("utf-8"))
+            body = json_value((self.folder / LAYOUT_NAME).read_text("utf-8"))
         except OSError as error:
             raise ArtifactMissingError(f"{self.folder} holds no {LAYOUT_NAME}; make it with write_shards") from error
         if body.get("format") != FORMAT:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from failsoft.health.json_object import json_value
 from failsoft.training.backward import Compute
 from failsoft.training.guard import StepGuard
 from failsoft.training.memory.oom import CAN_BE, Trouble, free_caches, let_go, trouble_of
@@ -112,7 +113,7 @@ class SharedAttempt:
             return outcome
         self._guard.go_back()
         shadow.renew()
-        return Trouble(**json.loads(first))
+        return Trouble(**json_value(first))
 
 
 def _marked(shadow: Shadow, compute: Compute | Sequence[Compute]) -> Compute | Sequence[Compute]:

@@ -27,9 +27,8 @@ def take_note(run_folder: Path) -> str:
     """The word that was left, once; empty when there is none. One rank reads it for all."""
     path = run_folder / NAME
     try:
-        text = path.read_text("utf-8")
+        said = json_object(path.read_bytes())
         path.unlink()
     except OSError:
         return ""
-    said = json_object(text)
     return "memory ran out in the attempt before" if said is None else str(said.get("why", ""))

@@ -27,6 +27,7 @@ from typing import Any
 
 from failsoft.errors import ConfigError
 from failsoft.health.clock import Clock
+from failsoft.health.json_object import json_value
 from failsoft.health.ledger import Ledger
 
 EXIT_PREEMPTED = 143
@@ -156,7 +157,7 @@ def read_resize(run_folder: Path) -> Word | None:
 
 def _read(path: Path) -> str | None:
     try:
-        return str(json.loads(path.read_text("utf-8"))["why"])
+        return str(json_value(path.read_text("utf-8"))["why"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
