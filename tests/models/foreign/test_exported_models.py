@@ -115,6 +115,13 @@ HOSTILE: dict[str, tuple[Callable[[Any], object], str]] = {
     "reads a file": (lambda body: first_node(body).update(target="torch.load"), "calls torch.load, which is no op"),
     "maps a file": (lambda body: first_node(body).update(target="torch.ops.aten.from_file.default"), "calls torch.ops"),
     "a library's": (lambda body: first_node(body).update(target="torch.ops.other.run"), "calls torch.ops.other.run"),
+    "writes a file": (lambda body: first_node(body).update(target="torch.ops.aten.save.default"), "calls torch.ops"),
+    "calls a value": (lambda body: first_node(body).update(target="_operator.__call__"), "calls _operator.__call__"),
+    "reaches in": (lambda body: first_node(body).update(target="math.__loader__"), "calls math.__loader__"),
+    "gives a function": (
+        lambda body: first_node(body)["inputs"][0].update(arg={"as_operator": "torch.os.system"}),
+        "calls torch.os.system, which is no op",
+    ),
     "an extension": (lambda body: first_node(body).update(target="#x:run"), "calls #x:run"),
     "calls a name": (lambda body: first_node(body).update(target="_operator.methodcaller"), "calls _operator.method"),
     "evaluates": (

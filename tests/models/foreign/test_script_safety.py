@@ -37,6 +37,11 @@ class Writes(nn.Module):
         return x
 
 
+class Plus(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.add(x, 1)
+
+
 class Wakes(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -87,6 +92,35 @@ def test_operators_of_others_are_refused(tmp_path: Path, line: str) -> None:
         archive.writestr("model/code/__torch__.py", f"def forward(self, x: Tensor) -> Tensor:\n  {line}\n")
     with pytest.raises(IncompatibleArtifactError, match="export the model of tensors and plain operators"):
         refuse_script(tmp_path / "model.ts")
+
+
+OTHERWISE = {
+    "a comment": "_0 = (torch.save #\n    (x, 'written'))",
+    "a line that goes on": "_0 = torch.save \\\n    (x, 'written')",
+    "parentheses": "_0 = (torch.save)(x, 'written')",
+    "another name": "keep = torch.save\n    _0 = keep(x, 'written')",
+    "another module": "kit = torch\n    _0 = (kit.save)(x, 'written')",
+    "a block": "if True:\n      _0 = (torch.save)(x, 'written')",
+}
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_an_operator_that_is_called_in_other_words_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = scripted(Plus(), tmp_path)
+    with zipfile.ZipFile(path) as old:
+        parts = {info.filename: old.read(info) for info in old.infolist()}
+    with zipfile.ZipFile(path, "w") as new:
+        for part, body in parts.items():
+            new.writestr(part, body.replace(b"return torch", f"{OTHERWISE[name]}\n    return torch".encode()))
+    with pytest.raises(IncompatibleArtifactError, match=r"calls aten::save in forward|opens files"):
+        ScriptedModel().load(Loose(folder=tmp_path))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.load(path)(torch.ones(1))
+    assert Path("written").exists(), "or this test would prove nothing"
 
 
 def test_what_is_no_such_file_is_refused_in_words(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from failsoft.errors import ConfigError, IncompatibleArtifactError
 from failsoft.models.foreign.exported_safety import refuse_code
 from failsoft.models.foreign.needed import Files, needed
 from failsoft.models.foreign.rows import Arrays, stacked
-from failsoft.models.foreign.script_safety import refuse_script
+from failsoft.models.foreign.script_safety import refuse_calls, refuse_script
 from failsoft.models.foreign.texts import TokenFeed
 
 
@@ -97,7 +97,9 @@ class ScriptedModel(_TorchProgram):
         """
         path = bundle.file(self.file)
         refuse_script(path)
-        return self._opened(bundle, path, _read_scripted)
+        predictor = self._opened(bundle, path, _read_scripted)
+        refuse_calls(predictor.module, path.name)
+        return predictor
 
 
 class ProgramPredictor:

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from failsoft.errors import IncompatibleArtifactError
+from failsoft.models.foreign.plain_zip import plain_zip
 
 _NAME = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
-_OPERATOR = re.compile(r"torch\.ops\.aten\.\w+(\.\w+)?|_operator\.\w+|math\.\w+|torch\.sym_\w+", re.ASCII)
-_NEVER = frozenset({"from_file", "attrgetter", "methodcaller", "call"})
-"""Reads a file of any name, or calls what it is given."""
+_OPERATOR = re.compile(r"torch\.ops\.aten\.\w+(\.\w+)?|(_operator|math)\.[a-z]\w*|torch\.sym_\w+", re.ASCII)
+_NEVER = frozenset({"from_file", "save", "attrgetter", "methodcaller", "call"})
+"""Reads or writes a file of any name, or calls what it is given."""
 _TREES = frozenset({None, "builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict"})
 _PIECES = (
     ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Call, ast.Name, ast.Constant, ast.keyword,
@@ -52,7 +53,7 @@ def refuse_code(path: Path) -> None:
         IncompatibleArtifactError: it is no such file, or holds what is not allowed; said in words.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with plain_zip(path) as archive:
             for info in archive.infolist():
                 _judge(archive, info, path.name)
     except (zipfile.BadZipFile, OSError, ValueError, RecursionError) as error:
@@ -104,7 +105,7 @@ def _wrong(key: str, text: str) -> str:
     """What is wrong with one text of a program; empty when nothing is."""
     if key in _TEXT_KEYS:
         return ""
-    if key == "target":
+    if key in {"target", "as_operator"}:  # each is looked up by its name
         last = text.split(".")[3 if text.startswith("torch.ops") else -1]
         fits = _OPERATOR.fullmatch(text) and last not in _NEVER
         return "" if fits else f"calls {text[:80]}, which is no operator of ATen"
