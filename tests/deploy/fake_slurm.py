@@ -31,7 +31,13 @@ _SCONTROL = r"""#!/usr/bin/env bash
 echo "$*" >>"$FAKES/scontrol"
 case $1 in show) tr ',' '\n' <<<"$3" ;; esac
 """
-_HOSTNAME = "#!/bin/sh\necho '127.0.0.1 10.0.0.1'\n"
+_HOSTNAME = """#!/bin/sh
+# As on Debian: the own name is loopback.
+case $1 in
+--ip-address) echo '127.0.1.1 fe80::1' ;;
+*) cat "$FAKES/addresses" 2>/dev/null || echo 'fd00::1 10.0.0.1 172.17.0.1' ;;
+esac
+"""
 _RAY = r"""#!/usr/bin/env bash
 # ray start --block: up when its file is there, until SIGTERM.
 case "$1 $2" in

@@ -115,13 +115,29 @@ def test_each_node_gets_a_ray_with_ports_of_the_job_and_the_run_may_have_a_worke
     assert head.startswith("n1: ")
     port = 20_000 + 4711 % 500 * 20
     assert f"--port={port}" in head
-    assert slurm.lines("driver-ray") == [f"127.0.0.1:{port}"]
+    assert slurm.lines("driver-ray") == [f"10.0.0.1:{port}"], "loopback leads other nodes nowhere"
+    assert "--node-ip-address=10.0.0.1 " in head
     assert "--dashboard-host=127.0.0.1" in head
     assert slurm.lines("driver-arguments") == ["-m train_jobs.intent_ner --run nightly --workers 1:2 --preset demo"], (
         log
     )
     ports = {int(found) for found in re.findall(r"port=(\d+)", head)}
     assert all(19_999 < one < 32_768 for one in ports), "within Ray's range for workers, or the kernel's"
+
+
+def test_a_head_that_no_other_node_could_reach_ends_the_job_in_words(slurm: FakeSlurm) -> None:
+    (slurm.folder / "addresses").write_text("127.0.0.1\n", "utf-8")
+    status, log = ended(slurm.start("exit 0"))
+    assert status == 1
+    assert "n1 has no address but its own loopback" in log
+    assert [*(slurm.home / "ray-tokens").iterdir()] == []
+
+
+def test_a_job_of_one_node_needs_no_other_address(slurm: FakeSlurm) -> None:
+    (slurm.folder / "addresses").write_text("127.0.0.1\n", "utf-8")
+    slurm.variables = {"SLURM_JOB_NODELIST": "n1"}
+    status, log = ended(slurm.start("exit 0"))
+    assert (status, slurm.lines("driver-ray")) == (0, [f"127.0.0.1:{20_000 + 4711 % 500 * 20}"]), log
 
 
 def test_the_token_is_the_jobs_own_for_its_owner_alone_and_gone_afterwards(slurm: FakeSlurm) -> None:

@@ -39,6 +39,7 @@ def test_a_real_run_saves_before_its_time_is_over_and_leaves_nothing_behind(tmp_
         (tmp_path / "bin" / name).unlink()
     path = os.pathsep.join((str(tmp_path / "bin"), str(BIN), os.environ["PATH"]))
     slurm.variables = {"PATH": path, "SLURM_JOB_NODELIST": "n1", "SLURM_JOB_ID": str(os.getpid() % 400)}
+    (tmp_path / "addresses").write_text("127.0.0.1\n", "utf-8")
     home = Home(root=slurm.home)
     log = tmp_path / "job.log"
     job = slurm.start("", "--preset", "demo", "--max-batches", "1000000", "--no-publish", "--no-spares", log=log)
