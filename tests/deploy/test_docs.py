@@ -40,3 +40,17 @@ def test_every_unit_and_every_kustomization_is_on_the_page() -> None:
             assert unit.name.rstrip("@") in PAGE
     for build in BUILDS:
         assert build in PAGE
+
+
+def test_the_firewall_that_it_types_is_also_switched_on() -> None:
+    """Its rules alone close nothing."""
+    (typed,) = [line for block in BLOCKS for line in block.splitlines() if "ufw default deny" in line]
+    rules = typed.split(" && ")
+    assert rules.index("sudo ufw allow ssh") < rules.index("sudo ufw enable"), "or whoever types it is shut out"
+
+
+def test_no_secret_that_it_types_is_an_argument() -> None:
+    """Arguments are in ``ps`` for everybody on the machine."""
+    made = [line for block in BLOCKS for line in block.splitlines() if "create secret" in line or "--from-" in line]
+    assert any("--from-file=operator=<(" in line for line in made)
+    assert not any("--from-literal=" in line and "$(" in line for line in "\n".join(BLOCKS).splitlines())
