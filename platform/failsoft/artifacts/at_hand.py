@@ -11,7 +11,7 @@ import pyarrow
 from failsoft.artifacts.manifest import Manifest
 from failsoft.artifacts.remote_store import RemoteArtifact, RemoteStore
 from failsoft.artifacts.store import Artifact, ArtifactStore
-from failsoft.errors import ArtifactError, ArtifactMissingError, DamagedArtifactError
+from failsoft.errors import ArtifactError, ArtifactMissingError, DamagedArtifactError, UntrustedArtifactError
 
 _NOTHING_YET = float("-inf")
 
@@ -46,8 +46,9 @@ class Found:
 def at_hand(store: ArtifactStore, sought: Sought, remote: RemoteStore | None = None) -> Found | None:
     """Have the newest whole one here; None when there is none anywhere.
 
-    A remote one is only fetched when it is newer than what is whole here. One that arrives damaged is passed over for
-    the one before it. Several machines may do so with one shared store at the same time: the first one's copy is taken.
+    A remote one is only fetched when it is newer than what is whole here. One that arrives damaged, or that
+    must be signed and is not, is passed over for the one before it. Several machines may do so with one shared store at
+    the same time: the first one's copy is taken.
 
     Args:
         store: where it shall be. Damaged ones met on the way go to quarantine.
@@ -55,7 +56,7 @@ def at_hand(store: ArtifactStore, sought: Sought, remote: RemoteStore | None = N
         remote: where copies are; None: nowhere.
 
     Raises:
-        ArtifactError: nothing whole is here, and the remote store can't be reached or has only damaged ones.
+        ArtifactError: nothing whole is here, and the remote store can't be reached or has none that can be used.
     """
     remarks: list[str] = []
     here = _here(store, sought, remarks)
@@ -103,6 +104,8 @@ def _brought(
             return _adopted(store, remote, one)
         except DamagedArtifactError as error:
             remarks.append(f"{one.name} at {remote.place.shown} is damaged: {error}")
+        except UntrustedArtifactError as error:
+            remarks.append(f"{one.name} at {remote.place.shown} is not used: {error}")
     return None
 
 
@@ -111,7 +114,7 @@ def _adopted(store: ArtifactStore, remote: RemoteStore, one: RemoteArtifact) -> 
         raise DamagedArtifactError(one.damage)
     try:
         return store.adopt(one.name, lambda aside: remote.fetch(one, aside), one.manifest)
-    except DamagedArtifactError:
+    except (DamagedArtifactError, UntrustedArtifactError):
         raise
     except ArtifactError:  # another machine has brought it meanwhile
         return store.open(one.name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -138,7 +139,7 @@ def read_manifest(folder: Path, *, kind: str | None = None) -> Manifest:
     if kind is not None and manifest.kind != kind:
         raise DamagedArtifactError(f"{folder} is a {manifest.kind}, not a {kind}")
     refuse_outside(folder, manifest)
-    signature, name = manifest.signature, folder.resolve().name
+    signature, name = manifest.signature, Path(os.path.abspath(folder)).name  # a link's own, not that of where it leads
     refuse_unsigned(manifest.kind, name, manifest.digest, signature=signature, where=str(path))
     return manifest
 
@@ -226,7 +227,8 @@ def verify_names(folder: Path, manifest: Manifest) -> None:
     for path in folder.rglob("*"):
         name = path.relative_to(folder)
         hidden = any(part.startswith(".") for part in name.parts)
-        if not hidden and not path.is_dir() and name.as_posix() not in named:
+        inside = path.is_dir() and not path.is_symlink()  # where a link leads is not looked at here, but may be read
+        if not hidden and not inside and name.as_posix() not in named:
             raise DamagedArtifactError(f"{path} is not named in the manifest: it was added after publishing; remove it")
 
 

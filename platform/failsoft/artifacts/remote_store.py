@@ -94,6 +94,8 @@ class RemoteStore:
     def put(self, artifact: Artifact, *, beat: Beat = _no_beat) -> str:
         """Copy a local artifact there; it counts when this returns. One that is there already is left as it is.
 
+        Only its signature is that of the local one then: keys change, and nobody could use the copies of before.
+
         The local files are opened before anything else, so that pruning them meanwhile takes nothing away.
 
         Returns:
@@ -107,6 +109,8 @@ class RemoteStore:
         with ExitStack() as files:
             sources = {name: files.enter_context((artifact.path / name).open("rb")) for name in artifact.manifest.files}
             if self._committed(folder):
+                if artifact.manifest.signature:
+                    self._sign(folder, artifact.manifest)
                 return folder
             try:
                 self._copy(sources, folder, artifact.manifest, beat)
@@ -196,14 +200,22 @@ class RemoteStore:
             self._upload(source, f"{path}/{name}", manifest.files[name], beat)
         for name, entry in manifest.files.items():
             self._check(folder, name, entry, beat)
-        self._write(f"{path}/{MANIFEST_NAME}", manifest.to_json().encode())
+        self._bind(folder, manifest)
+        self.place.settle(path)
+        self.place.settle(self.place.root)
+
+    def _bind(self, folder: str, manifest: Manifest) -> None:
+        self._write(f"{self._path(folder)}/{MANIFEST_NAME}", manifest.to_json().encode())
         self._read.pop(folder, None)
         if self._manifest(folder) != manifest:
             raise DamagedArtifactError(
                 f"{self.place.shown}/{folder}: the store gave another manifest back than it took"
             )
-        self.place.settle(path)
-        self.place.settle(self.place.root)
+
+    def _sign(self, folder: str, manifest: Manifest) -> None:
+        self._read.pop(folder, None)
+        if self._manifest(folder) != manifest:
+            self._bind(folder, manifest)
 
     def _upload(self, source: IO[bytes], path: str, entry: FileEntry, beat: Beat) -> None:
         hasher = blake3()

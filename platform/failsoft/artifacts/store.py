@@ -18,6 +18,7 @@ from typing import Any
 
 from failsoft.artifacts.asides import HIDDEN, being_filled
 from failsoft.artifacts.manifest import MANIFEST_NAME, FileEntry, Manifest, describe, read_manifest, verify_files
+from failsoft.artifacts.signing import refuse_unsigned
 from failsoft.artifacts.syncing import sync_folder, sync_tree, write_synced
 from failsoft.errors import (
     ArtifactError,
@@ -78,12 +79,13 @@ class ArtifactStore:
 
         def prepare(aside: Path) -> Manifest:
             known = write(aside)
-            return describe(aside, kind=self.kind, created_at_s=self._clock.wall_s(), meta=meta, known=known)
+            made = describe(aside, kind=self.kind, created_at_s=self._clock.wall_s(), meta=meta, known=known)
+            return made.signed(name)
 
         return self._make_visible(name, prepare)
 
     def adopt(self, name: str, write: Fill, manifest: Manifest, *, beat: Callable[[], None] | None = None) -> Artifact:
-        """Make a copy of what was published elsewhere visible, with the manifest that it has there.
+        """Make a copy of what was published elsewhere visible, with the manifest that it has there. It is never signed.
 
         Args:
             name: of the copy.
@@ -93,11 +95,14 @@ class ArtifactStore:
 
         Raises:
             ArtifactError: the name is taken.
+            UntrustedArtifactError: it must be signed, and is not by a holder of the key; nothing was copied.
             DamagedArtifactError: what ``write`` brought is not what the manifest says; nothing became visible.
             OSError: the disk refused; nothing became visible.
         """
 
         def prepare(aside: Path) -> Manifest:
+            signature, digest = manifest.signature, manifest.digest
+            refuse_unsigned(self.kind, name, digest, signature=signature, where=f"what was to be copied as {name}")
             write(aside)
             verify_files(aside, manifest, beat)
             return manifest
@@ -114,7 +119,7 @@ class ArtifactStore:
         aside = self.root / f"{HIDDEN}{name}-{uuid.uuid4().hex[:8]}"
         with being_filled(aside):
             try:
-                manifest = prepare(aside).signed(name)
+                manifest = prepare(aside)
                 write_synced(aside / MANIFEST_NAME, manifest.to_json().encode())
                 sync_tree(aside)
                 _rename_unless_taken(aside, self._target(name))

@@ -67,7 +67,7 @@ def open_release(folder: Path) -> Bundle:
         )
     if not (folder / MANIFEST_NAME).exists():
         return Bundle(name=folder.resolve().name, path=folder, digest="", meta={})
-    manifest = read_manifest(folder, kind="release")
+    manifest = read_manifest(folder.resolve(), kind="release")
     verify_files(folder, manifest)
     return Bundle(name=folder.resolve().name, path=folder, digest=manifest.digest, meta=manifest.meta)
 
