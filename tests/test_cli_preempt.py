@@ -9,10 +9,13 @@ from typer.testing import CliRunner
 
 from failsoft.artifacts.home import Home
 from failsoft.cli import main as _main  # noqa: F401 -- importing it hangs all commands on the app
+from failsoft.cli import preempt as preempting
 from failsoft.cli.app import app
 from failsoft.errors import PreemptedError
 from failsoft.health.clock import Clock, ManualClock, SystemClock
-from failsoft.health.ledger import Ledger, Side
+from failsoft.health.ledger import Event, Ledger, Side, parse_event
+from failsoft.health.ledger_retention import judge_events
+from failsoft.health.line_removal import remove_lines
 from failsoft.training.survival.notice import drop_notice, read_notice
 
 
@@ -46,6 +49,39 @@ def test_workers_have_left_whatever_the_clocks_of_their_machines_say(
     monkeypatch.setattr("failsoft.training.survival.notice.drop_notice", worker.hear)
     waits(home)
     assert read_notice(worker.folder) is not None
+
+
+def test_its_word_is_heard_though_a_purge_takes_older_events_out_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(root=tmp_path)
+    worker = Worker(home, ManualClock(wall_s=1000.0))
+    for _ in range(5):
+        worker.ledger.record("rollback", "old")
+
+    def hear(folder: Path, why: str) -> Path:
+        remove_lines(home.ledger, judge_events(1001.0))
+        return worker.hear(folder, why)
+
+    monkeypatch.setattr("failsoft.training.survival.notice.drop_notice", hear)
+    waits(home)
+
+
+def test_it_is_told_at_once_however_long_the_ledger_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notice of a minute must not be spent on reading what was written in a year."""
+    home = Home(root=tmp_path)
+    worker = Worker(home, SystemClock())
+    worker.ledger.record("rollback", "old")
+    read = []
+
+    def parse(line: bytes) -> Event | None:
+        read.append(line)
+        return parse_event(line)
+
+    monkeypatch.setattr(preempting, "parse_event", parse)
+    monkeypatch.setattr("failsoft.training.survival.notice.drop_notice", worker.hear)
+    waits(home)
+    assert len(read) == 1
 
 
 def test_last_words_of_an_earlier_time_are_no_answer_though_a_clock_runs_ahead(tmp_path: Path) -> None:

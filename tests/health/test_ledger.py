@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from failsoft.health.clock import ManualClock
-from failsoft.health.ledger import MAX_EVENT_BYTES, Ledger, Side, read_ledger
+from failsoft.health.ledger import MAX_EVENT_BYTES, Ledger, Side, each_event, read_ledger
+from failsoft.health.ledger_files import append_line
 
 
 def ledger(folder: Path) -> Ledger:
@@ -125,3 +128,17 @@ def test_a_line_whose_time_no_calendar_has_is_torn_and_breaks_nobody_who_shows_i
     book.path.write_bytes(line + line.replace(b'"at_s":', f'"at_s":{at_s!r},"was":'.encode()))
     reading = read_ledger(book.path)
     assert (len(reading.events), reading.torn_lines) == (1, 1)
+
+
+def test_events_come_one_by_one_so_that_whoever_asks_for_a_few_holds_no_others(tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    for number in range(3):
+        book.record("trip", "so", number=number)
+    append_line(book.path, b'{"torn')
+    book.record("trip", "so", number=3)
+    events = each_event(book.path)
+    first = weakref.ref(next(events))
+    assert next(events).count("number") == 1
+    gc.collect()
+    assert first() is None
+    assert [event.count("number") for event in events] == [2, 3]

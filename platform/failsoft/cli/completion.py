@@ -27,11 +27,11 @@ def complete_release(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def complete_incident(ctx: typer.Context, incomplete: str) -> list[str]:
     """Incidents, the newest first."""
-    from failsoft.health.ledger import read_ledger
+    from failsoft.health.ledger import each_event
     from failsoft.incidents.finding import incidents_of
 
     try:
-        found = incidents_of(read_ledger(_home(ctx).ledger).events)
+        found = incidents_of(each_event(_home(ctx).ledger))
     except (FailsoftError, OSError):
         return []
     return _fitting((one.name for one in reversed(found)), incomplete, in_order=True)

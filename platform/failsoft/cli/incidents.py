@@ -14,7 +14,7 @@ from failsoft.cli.app import HomeOption, app, console
 from failsoft.cli.said import JsonOption, print_json, progress
 from failsoft.errors import ArtifactMissingError
 from failsoft.health.clock import SystemClock
-from failsoft.health.ledger import read_ledger
+from failsoft.health.ledger import each_event
 from failsoft.health.plain_text import plain
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def incidents(json_: JsonOption = False, home: HomeOption = None) -> None:
     from failsoft.incidents.story import clock
 
     place, now_s = Home.find(home), SystemClock().wall_s()
-    stories = _stories(place, incidents_of(read_ledger(place.ledger).events, now_s=now_s), now_s)
+    stories = _stories(place, incidents_of(each_event(place.ledger), now_s=now_s), now_s)
     if json_:
         print_json([_as_json(story) for story in stories])
         return
@@ -85,7 +85,7 @@ def story_of(place: Home, name: str) -> Story:
     from failsoft.incidents.finding import incidents_of, named
 
     now_s = SystemClock().wall_s()
-    found = incidents_of(read_ledger(place.ledger).events, now_s=now_s)
+    found = incidents_of(each_event(place.ledger), now_s=now_s)
     one = named(found, name)
     if one is None:
         there = ", ".join(there.name for there in found[-5:]) or "none"

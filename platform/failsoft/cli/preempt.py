@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -12,7 +13,8 @@ from failsoft.cli.completion import complete_run
 from failsoft.cli.said import JsonOption, answer
 from failsoft.errors import ArtifactMissingError, ConfigError, PreemptedError
 from failsoft.health.clock import Clock, SystemClock
-from failsoft.health.ledger import Side, read_ledger
+from failsoft.health.ledger import Side, parse_event
+from failsoft.health.ledger_files import Position, Tail, last_bytes
 
 _LOOK_S = 0.2
 _LAST_WORDS = frozenset({"preempted", "notice_missed", "run_left", "run_finished", "run_stopped"})
@@ -41,20 +43,22 @@ def preempt(
     if not place.run(run).is_dir():
         there = sorted(path.name for path in place.runs.iterdir()) if place.runs.is_dir() else []
         raise ArtifactMissingError(f"there is no run {run!r} in {place.runs}; there: {', '.join(there) or 'none'}")
-    before = len(read_ledger(place.ledger).events)  # by order, not by time: workers' machines have clocks of their own
+    end = last_bytes(place.ledger, 0)  # by place, not by time: workers' machines have clocks of their own
     drop_notice(place.run(run), why)
-    if wait and not _left(place, run, before, clock, wait):
+    if wait and not _left(place, run, end, clock, wait):
         raise PreemptedError(f"run {run!r} was told, and has not left after {wait:g} s; see: failsoft runs {run}")
     words = f"run {run} {'has left' if wait else 'is told'}; its own command takes it up again"
     answer(json_, {"run": run, "told": True, "has_left": bool(wait)}, words)
 
 
-def _left(place: Home, run: str, before: int, clock: Clock, wait_s: float) -> bool:
+def _left(place: Home, run: str, end: Position, clock: Clock, wait_s: float) -> bool:
     until_s = clock.monotonic_s() + wait_s
-    while clock.monotonic_s() < until_s:
-        news = read_ledger(place.ledger).events[before:]
-        mine = (event for event in news if event.side is Side.TRAINING and event.subject == run)
-        if any(event.kind in _LAST_WORDS for event in mine):
-            return True
-        clock.sleep_s(_LOOK_S)
-    return False
+    with closing(Tail(place.ledger, after=end)) as tail:
+        while True:
+            news = (event for event in map(parse_event, tail.new_lines()) if event is not None)
+            mine = (event for event in news if event.side is Side.TRAINING and event.subject == run)
+            if any(event.kind in _LAST_WORDS for event in mine):
+                return True
+            if not clock.monotonic_s() < until_s:
+                return False
+            clock.sleep_s(_LOOK_S)

@@ -17,7 +17,7 @@ from failsoft.cli.incidents import INCIDENT, write_incident_report
 from failsoft.cli.said import JsonOption, answer, print_json, progress
 from failsoft.errors import ArtifactMissingError, ConfigError
 from failsoft.health.clock import SystemClock
-from failsoft.health.ledger import Event, Side, read_ledger
+from failsoft.health.ledger import Event, Side, each_event
 
 RunArgument = Annotated[
     str,
@@ -44,7 +44,7 @@ def runs(
     if sweep:
         _sweep(place, now_s, json_=json_)
         return
-    events = read_ledger(place.ledger).events
+    events = _of_training(place)
     if run is None:
         looks = all_whereabouts(place.runs, events, now_s=now_s)
         if json_:
@@ -79,7 +79,7 @@ def goodput(
     if json_ and metrics:
         raise ConfigError("--json and --metrics are two forms of the same answer; ask for one of them")
     place = Home.find(home)
-    events: tuple[Event, ...] = read_ledger(place.ledger).events
+    events = _of_training(place)
     look = whereabouts(_folder(place, run), events, now_s=SystemClock().wall_s())
     found = look.account
     if plot is not None:
@@ -114,7 +114,7 @@ def report(
     if run.startswith(INCIDENT) and not place.run(run).is_dir():
         _say_written(write_incident_report(place, run, into), json_=json_)
         return
-    events = _of(run, read_ledger(place.ledger).events)
+    events = _of(run, each_event(place.ledger))
     folder = _folder(place, run)
     look = whereabouts(folder, events, now_s=now_s)
     _say_written(write_run_report(look, events, into=into or folder, now_s=now_s), json_=json_)
@@ -169,6 +169,10 @@ def _sweep(place: Home, now_s: float, *, json_: bool) -> None:
 
     given_back = sweep(left_over(place.runs, now_s))
     answer(json_, {"bytes": given_back}, f"{given_back / 1e6:.0f} MB of left-over snapshots are given back")
+
+
+def _of_training(place: Home) -> list[Event]:
+    return [event for event in each_event(place.ledger) if event.side is Side.TRAINING]
 
 
 def _of(run: str, events: Iterable[Event]) -> list[Event]:

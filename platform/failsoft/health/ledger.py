@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -142,6 +142,11 @@ def read_ledger(path: Path) -> LedgerReading:
         else:
             events.append(event)
     return LedgerReading(events=tuple(events), torn_lines=torn)
+
+
+def each_event(path: Path) -> Iterator[Event]:
+    """The same events one by one: a year of them is larger than a laptop's memory."""
+    return (event for event in map(parse_event, all_lines(path)) if event is not None)
 
 
 def parse_event(line: bytes) -> Event | None:
