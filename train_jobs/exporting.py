@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from failsoft.artifacts.address import without_secrets
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.manifest import digest_bytes
 from failsoft.health.clock import SystemClock
@@ -66,4 +67,4 @@ def _flat(asked: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]
         if isinstance(value, Mapping):
             yield from _flat(value, f"{above}{name}.")
         elif value not in (None, [], ()) and name != "track":
-            yield f"{above}{name}", re.sub(r"//[^/@]*@", "//", str(value))
+            yield f"{above}{name}", without_secrets(str(value))

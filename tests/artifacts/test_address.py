@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from failsoft.artifacts.address import hushed, refuse_address
+from failsoft.artifacts.address import hushed, refuse_address, without_secrets
 from failsoft.artifacts.remote_place import place_of
 from failsoft.errors import ConfigError
 
@@ -33,3 +33,10 @@ def test_a_store_that_nothing_speaks_to_is_refused_without_the_secret_in_its_add
     with pytest.raises(ConfigError, match="nothing here speaks to file://host/x") as refused:
         place_of("file://host/x?token=sesame")
     assert "sesame" not in str(refused.value)
+
+
+def test_a_text_is_shown_without_the_secrets_of_addresses_in_it() -> None:
+    said = "GET https://me:p@ss@host:5000/a?x=1&X-Amz-Signature=abc&token=d failed (mlflow:http://key@host/b) at 2@3"
+    shown = "GET https://host:5000/a?x=1&X-Amz-Signature=…&token=… failed (mlflow:http://host/b) at 2@3"
+    assert without_secrets(said) == shown
+    assert without_secrets("runs/night: 3 // 2, see a@b") == "runs/night: 3 // 2, see a@b"

@@ -13,6 +13,8 @@ from failsoft.errors import ConfigError
 
 _SECRET_OPTION = re.compile(r"key|secret|token|sig|pass|cred|auth", re.IGNORECASE)
 _BEFORE_AT = re.compile(r"[^/@]*@")
+_USER = re.compile(r"//[^/\s]*@")
+_OPTION = re.compile(rf"([?&][^=&\s]*(?:{_SECRET_OPTION.pattern})[^=&\s]*=)[^&\s'\")]+", re.IGNORECASE)
 
 
 def refuse_address(url: str) -> None:
@@ -47,6 +49,11 @@ def hushed(said: str, url: str) -> str:
     for secret in sorted(secrets | {unquote(value) for value in secrets}, key=len, reverse=True):
         said = said.replace(secret, "…")
     return said
+
+
+def without_secrets(text: str) -> str:
+    """A text without the users, passwords and secret options of whatever addresses stand in it."""
+    return _OPTION.sub(r"\1…", _USER.sub("//", text))
 
 
 def below(url: str, *names: str) -> str:

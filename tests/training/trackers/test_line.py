@@ -74,6 +74,17 @@ def test_one_that_can_not_be_opened_costs_its_messages_and_nothing_else(tmp_path
     assert (line.dropped, told) == (2, ["OSError: no route to host"])
 
 
+def test_a_password_in_an_address_that_a_library_repeats_is_not_passed_on(tmp_path: Path) -> None:
+    def away() -> Tracker:
+        raise OSError(f"no answer from http://me:hunter2@host:5000/api?x=1&auth_token=abcd {'x' * 300}")
+
+    told = list[str]()
+    line = line_to(away, tmp_path, told)
+    line.numbers(1, {"loss": 1.0})
+    assert line.close(Ending.FINISHED, within_s=LONG)
+    assert told[0].startswith("OSError: no answer from http://host:5000/api?x=1&auth_token=… xx")
+
+
 def test_a_line_is_a_daemon_and_a_queue_holds_something(tmp_path: Path) -> None:
     line = line_to(Remembers, tmp_path, [])
     (thread,) = [one for one in threading.enumerate() if one.name == "failsoft-tracker-board"]

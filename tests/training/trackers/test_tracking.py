@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,6 +73,23 @@ def test_a_tracker_that_fails_is_told_in_the_ledger_and_ends_nothing(tmp_path: P
     assert {event.data["name"] for event in told} == {"tracker board"}
     assert told[0].why == "ConnectionError: the tracking server is away"
     assert "messages never reached it, after" in told[-1].why
+
+
+def test_a_run_ends_well_when_the_system_has_no_thread_left_for_its_trackers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    tracker = Remembers()
+    story = Story(tmp_path)
+    with (
+        monkeypatch.context() as patched,
+        tracked(facts(tmp_path), story.ledger, [("board", lambda: tracker)], SystemClock(), end_within_s=60.0),
+    ):
+        story.whole()
+        patched.setattr(threading.Thread, "start", none_left)
+    assert tracker.endings == [Ending.FINISHED]
 
 
 def test_an_error_of_the_run_passes_through_with_trackers_told(tmp_path: Path) -> None:

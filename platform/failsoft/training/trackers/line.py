@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from failsoft.artifacts.address import without_secrets
 from failsoft.errors import ConfigError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.training.trackers.tracker import Ending, RunFacts, Tracker
@@ -75,12 +76,16 @@ class TrackerLine:
         """An event of the run; returns at once."""
         self._put(lambda tracker: tracker.happened(step, kind, why))
 
-    def close(self, ending: Ending, *, within_s: float = 5.0) -> bool:
-        """Say that nothing more comes, and wait for what was said, but not for ever; False when it was left behind."""
+    def say_over(self, ending: Ending) -> None:
+        """Say that nothing more comes; returns at once."""
         with self._news:
             self._ending = ending
             self._news.notify()
         self._over.set()
+
+    def close(self, ending: Ending, *, within_s: float = 5.0) -> bool:
+        """Say that nothing more comes, and wait for what was said, but not for ever; False when it was left behind."""
+        self.say_over(ending)
         self._thread.join(within_s)
         with self._news:
             self._dropped += len(self._waiting)
@@ -131,7 +136,8 @@ class TrackerLine:
         self.failures += 1
         self._in_a_row += 1
         if self._in_a_row == 1:
-            self._told(f"{type(error).__name__}: {str(error)[:300]}")
+            why = without_secrets(str(error))  # libraries repeat the address that they could not reach
+            self._told(f"{type(error).__name__}: {why[:300]}")
 
 
 def _end(tracker: Tracker, *, ending: Ending) -> None:

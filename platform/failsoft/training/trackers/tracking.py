@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
 
 from failsoft.health.clock import Clock
@@ -15,7 +14,7 @@ from failsoft.training.trackers.line import TrackerLine
 from failsoft.training.trackers.mlflow import MlFlow
 from failsoft.training.trackers.run_watch import RunWatch
 from failsoft.training.trackers.tensorboard import TensorBoard
-from failsoft.training.trackers.tracker import Address, Kind, RunFacts, Tracker
+from failsoft.training.trackers.tracker import Address, Ending, Kind, RunFacts, Tracker
 from failsoft.training.trackers.wandb import Wandb
 
 _log = logging.getLogger(__name__)
@@ -69,7 +68,8 @@ def tracked(
         over.set()
         if started:
             thread.join(end_within_s)
-            _close(lines, watch, words, end_within_s)
+            _close(lines, watch.ending, within_s=end_within_s, clock=clock)
+            _count(lines, words)
 
 
 def _started(threads: Sequence[TrackerLine | threading.Thread]) -> bool:
@@ -98,15 +98,16 @@ def _follow(watch: RunWatch, over: threading.Event, every_s: float) -> None:
                 return
 
 
-def _close(lines: Sequence[TrackerLine], watch: RunWatch, words: Ledger, within_s: float) -> None:
-    """All at once, so that the slowest says how long it takes."""
-    closing_now = [
-        threading.Thread(target=partial(line.close, watch.ending, within_s=within_s), daemon=True) for line in lines
-    ]
-    for thread in closing_now:
-        thread.start()
-    for thread in closing_now:
-        thread.join()
+def _close(lines: Sequence[TrackerLine], ending: Ending, *, within_s: float, clock: Clock) -> None:
+    """All at once, so that the slowest says how long it takes; without a thread more, for there may be none left."""
+    for line in lines:
+        line.say_over(ending)
+    over_at_s = clock.monotonic_s() + within_s
+    for line in lines:
+        line.close(ending, within_s=max(0.0, over_at_s - clock.monotonic_s()))
+
+
+def _count(lines: Sequence[TrackerLine], words: Ledger) -> None:
     for line in lines:
         if line.dropped:
             why = f"{line.dropped} messages never reached it, after {line.failures} failed calls"
