@@ -69,5 +69,25 @@ def test_a_file_of_which_nothing_is_left_is_gone_and_without_a_limit_all_stays(t
     assert let_go(tmp_path / "none", letters_s=1e9, stacks_s=1e9) == LeftRun()
 
 
+def test_letters_that_a_killed_removal_left_aside_are_gone_after_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = run_folder(tmp_path)
+    before = set(folder.rglob("*"))
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, "replace", dies)
+        killed.setattr(Path, "unlink", dies)
+        with pytest.raises(ZeroDivisionError):
+            let_go(folder, letters_s=11.0, stacks_s=-math.inf)
+    assert set(folder.rglob("*")) - before != set()
+    let_go(folder, letters_s=1e9, stacks_s=-math.inf)
+    assert set(folder.rglob("*")) - before == set()
+
+
+def dies(*_: object, **__: object) -> None:
+    """As a kill would end it, which runs no handler either."""
+    raise ZeroDivisionError
+
+
 def test_the_folder_of_payloads_has_one_name() -> None:
     assert PAYLOADS_FOLDER == payloads.PAYLOADS_FOLDER

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from failsoft.artifacts.asides import HIDDEN
 from failsoft.artifacts.store import write_durably
 from failsoft.health.json_object import is_finite, json_object
 from failsoft.training.letters.letterbook import LETTERS_FOLDER
@@ -52,11 +53,19 @@ def let_go(run_folder: Path, *, letters_s: float, stacks_s: float, dry_run: bool
         OSError: the disk refuses; each file is as it was, or done.
     """
     folder = run_folder / LETTERS_FOLDER
+    if not dry_run:
+        _remove_asides(folder)
     letters = sum(_shorten(path, letters_s, dry_run=dry_run) for path in sorted(folder.glob("*.jsonl")))
     payloads = _remove(_older(folder / PAYLOADS_FOLDER, letters_s), dry_run=dry_run)
     return LeftRun(
         letters=letters, payloads=payloads, stacks=_remove(_older(run_folder / HANGS_FOLDER, stacks_s), dry_run=dry_run)
     )
+
+
+def _remove_asides(folder: Path) -> None:
+    """Left by a kill in mid-write: they hold letters, and nobody reads them."""
+    for aside in folder.glob(f"{HIDDEN}*.jsonl-*"):
+        aside.unlink(missing_ok=True)
 
 
 def _shorten(path: Path, before_s: float, *, dry_run: bool) -> int:
