@@ -52,7 +52,7 @@ def uploaded(order: Order, landing: Landing, memory: memoryview, around: Around)
         met = RemoteAssembly(there, landing.folder)
         meeting = _Meeting(there=met, place=place, moment=order.moment(), around=around)
         if not place.leads:
-            return Written(size_bytes=meeting.bring(memory[: order.tensors_bytes]).size_bytes)
+            return Written(size_bytes=meeting.bring(memory[: order.tensors_bytes]))
         return _bound(order, landing, memory, meeting)
     except (OSError, FailsoftError):
         raise
@@ -86,11 +86,13 @@ class _Meeting:
     moment: Stamp
     around: Around
 
-    def bring(self, content: memoryview) -> FileEntry:
-        """This rank's shard and its note, unless a writer before brought both: nobody writes over what may count."""
-        before = self._note_of(self.place.rank)
-        if "digest" in before:
-            return FileEntry(size_bytes=int(before["size_bytes"]), digest=str(before["digest"]))
+    def bring(self, content: memoryview) -> int:
+        """This rank's shard and its note, unless a writer before brought both: nobody writes over what may count.
+
+        The notes go when all is bound, so their absence says nothing before that was looked at, too, and later.
+        """
+        if "digest" in self._note_of(self.place.rank) or self.there.bound():
+            return len(content)
         try:
             entry = self.there.put(self.place.file, content, beat=self.around.beat)
         except Exception as error:
@@ -98,7 +100,7 @@ class _Meeting:
                 self._say({"failed": str(error)})
             raise
         self._say(asdict(entry) | asdict(self.moment))
-        return entry
+        return entry.size_bytes
 
     def awaited(self, *, own_s: float) -> dict[str, FileEntry]:
         """Wait for the notes of all.
