@@ -11,6 +11,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -25,10 +26,14 @@ from failsoft.health.ledger_files import append_line, put_away
 from failsoft.purging import purge as purging
 from failsoft.purging.order import What, of_persons, older_than
 from failsoft.purging.purge import Purge
-from failsoft.serving.watching.specimens import SpecimenPolicy, Whose
+from failsoft.serving.intents import INTENTS
+from failsoft.serving.watching.specimens import SpecimenPolicy, Whose, caller_mark
+from failsoft.serving.web.routes import build_routes
+from failsoft.serving.web.wire import wire_of
 from failsoft.training.checkpoints.driver_lock import sole_driver
 from failsoft.training.letters.deadletters import DeadLetters
 from failsoft.training.letters.letter import DeadLetter
+from tests.serving.web.test_routes import FakeFront, guard
 
 SECRET, OTHER = "tell anna about the clinic in Bergen", "play some jazz in the kitchen"
 ANNA = "anna@example.org"
@@ -202,6 +207,20 @@ def test_a_disk_that_refuses_in_the_midst_leaves_no_page_whose_text_nobody_knows
             task.carry_out()
     purge(home, "--caller", ANNA, "--yes")
     assert SECRET.encode() not in everything(home)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("key", ["Bjørn", "安娜", ANNA])
+async def test_a_caller_is_found_by_name_in_whatever_letters_and_whether_header_or_body_named_it(key: str) -> None:
+    front = FakeFront()
+    app = build_routes(front, guard, wire=wire_of(INTENTS), max_requests=64)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway") as http:
+        await http.post("/v1/predict", json={"text": "play", "caller": key})
+        await http.post("/v1/predict", json={"text": "play"}, headers={b"X-Caller-Id": key.encode()})
+    named = [asked.caller for asked in front.asked]
+    assert (len(named), None in named) == (2, False)
+    wanted = of_persons([], request_ids=[], callers=[key]).cut.marks
+    assert {caller_mark(caller_of(str(caller))) for caller in named} <= wanted
 
 
 def test_what_is_kept_of_nobody_cannot_be_removed_by_person() -> None:

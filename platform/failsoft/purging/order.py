@@ -91,7 +91,8 @@ def of_persons(what: Iterable[What], *, request_ids: Iterable[str], callers: Ite
             f"{odd[0]} are not kept by request or caller, so nobody's can be told from the others'; remove them by "
             f"age: failsoft purge --what {odd[0]} --older-than 30d"
         )
-    marks = frozenset({*map(request_mark, request_ids), *(caller_mark(caller_of(key)) for key in callers)})
+    keys = {form for key in callers for form in (key, _as_a_header_brings(key))}
+    marks = frozenset({*map(request_mark, request_ids), *(caller_mark(caller_of(key)) for key in keys)})
     if not marks:
         raise ConfigError("no request and no caller is named; give --request-id or --caller, or --older-than")
     return Order(what=_kinds(asked) & _OF_A_PERSON, cut=Cut(marks=marks))
@@ -102,6 +103,11 @@ def past_its_time(cut: Cut, what: Iterable[What]) -> Order:
     kinds = _kinds(what)
     others: dict[str, Any] = {f"{kind}_s": -math.inf for kind in frozenset(_ONE_BY_ONE) - kinds}
     return Order(what=kinds, cut=replace(cut, **others))
+
+
+def _as_a_header_brings(key: str) -> str:
+    """A name like Bjørn comes as UTF-8 over the wire, and is read there as HTTP has it: a sign for each byte."""
+    return key.encode("utf-8", "surrogatepass").decode("latin-1")
 
 
 def _kinds(what: Iterable[What]) -> frozenset[What]:
