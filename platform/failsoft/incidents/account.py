@@ -49,6 +49,19 @@ _PRESS_AFTER_FALL = (
     "If it falls again and again: “hold the model back”."
 )
 
+_PRESS_FOR_A_TIME = (
+    "Nothing: it returns when the order's time is over. When the cause is gone before that: “let it return”."
+)
+_PRESS_WHILE_HELD = "An operator holds it in this stage. When the cause is gone: “go on by itself”. Else: “roll back”."
+_PRESS_AFTER_GIVING_UP = (
+    "Mostly nothing: the older release takes its place, by shadow, 5, 20 and 50 % where it has to be read first. "
+    "Publish a mended one under a new name. If the older one is ill, too: “hold the model back”."
+)
+_PRESS_WITHOUT_PLAN = (
+    "Nothing against the model: each gateway that finds it ill holds it back alone. Orders and the way back wait for "
+    "the controller, which has not answered: the runbook's section FailsoftControllerSilent."
+)
+
 
 def account_of(incident: Incident, whys: Mapping[str, int] | None = None) -> Account:
     """What is said of an incident.
@@ -79,21 +92,22 @@ def _fall_in_words(incident: Incident, whys: Mapping[str, int]) -> str:
     if not incident.falls:
         return ""
     release, worst = incident.release or "the model", _flaw(incident, whys)
-    return f"{release} was taken out of service" if worst is None else _FALLS[worst].format(release=release)
+    what = f"{release} was taken out of service" if worst is None else _FALLS[worst].format(release=release)
+    return f"{what}; it was given up" if incident.is_given_up else what
 
 
 def _press(incident: Incident, whys: Mapping[str, int]) -> str:
     """By what holds the model back now, whatever began it."""
-    if _FOR_A_TIME.search(incident.order):
-        return "Nothing: it returns when the order's time is over. When the cause is gone before that: “let it return”."
-    if incident.order:
-        return "When the cause is gone: “let it return”."
-    if incident.hold:
-        return "An operator holds it in this stage. When the cause is gone: “go on by itself”. Else: “roll back”."
-    if not incident.falls:
-        return f"Nothing: the order is over, and it {_RETURNS.removeprefix('it rests, ')}."
     worst = _flaw(incident, whys)
-    return _PRESS_AFTER_FALL + (_NEXT[worst] if worst else "")
+    which = (
+        (_FOR_A_TIME.search(incident.order), _PRESS_FOR_A_TIME),
+        (incident.order, "When the cause is gone: “let it return”."),
+        (not incident.is_planned, _PRESS_WITHOUT_PLAN),
+        (incident.hold, _PRESS_WHILE_HELD),
+        (incident.is_given_up, _PRESS_AFTER_GIVING_UP),
+        (not incident.falls, f"Nothing: the order is over, and it {_RETURNS.removeprefix('it rests, ')}."),
+    )
+    return next((words for holds, words in which if holds), _PRESS_AFTER_FALL + (_NEXT[worst] if worst else ""))
 
 
 def _flaw(incident: Incident, whys: Mapping[str, int]) -> str | None:

@@ -1,9 +1,11 @@
 """Which incidents there were.
 
-A fall goes from the plan that took a model out of service to the one that gave it everything again; it is judged by the
-order of the ledger and by epochs, never by comparing clocks. A wave of shed calls or of items that nobody could read
-goes from the first gateway that is in it to the last one that is no more; a gateway that has not repeated itself for
-:data:`SILENT_S` is taken for gone, by wall times, which are for people: nothing acts on them.
+A fall goes from the plan that took a model out of service, or gave it up since it fell, to the one that gave it
+everything again; it is judged by the order of the ledger and by epochs, never by comparing clocks. Where no plan comes,
+since the controller is away, it is told by the gateways that hold the model back by themselves. A wave of shed calls or
+of items that nobody could read goes from the first gateway that is in it to the last one that is no more; a gateway
+that has not repeated itself for :data:`SILENT_S` is taken for gone, by wall times, which are for people: nothing acts
+on them.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
 
 from failsoft.health.json_object import is_count
 from failsoft.health.ledger import Event, Side
@@ -22,6 +23,10 @@ PLANS = frozenset({"stage_move", "plan_change"})
 """Kinds of events that tell of a plan."""
 _OUT, _ENDS = "degraded", frozenset({"serving", "rejected"})
 _TRIP = "gateway_tripped"
+_LOADED = "plan_loaded"
+_TAKES_TRAFFIC = frozenset({"serving", "canary", "ramp_20", "ramp_50"})
+_GIVEN_UP = re.compile(r"→ (?:SHADOW|REJECTED): fell(?: \d+ times, now)?: ")
+"""A release that fell and does not come back: the older one takes its place, in one slot by way of shadow."""
 _ORDERED = re.compile(r"ordered by .*? (?:until restored|for \d+ s): ")
 _BESIDE = frozenset(
     {
@@ -32,6 +37,7 @@ _BESIDE = frozenset(
         "fallback_refused",
         "health_not_armed",
         "order_renewed",
+        _LOADED,
         "plan_not_stored",
         "planned_fault",
         "release_refused",
@@ -96,21 +102,34 @@ class Incident:
 
     @property
     def why(self) -> str:
-        """The reason of the plan that began it; of a wave what the first gateway saw."""
-        if self.kind is not Kind.FALL:
-            return self.events[0].why
-        return next(event.why for event in self.events if event.kind in PLANS)
+        """The reason of the plan that began it; of a wave, and where no plan came, what the first gateway saw."""
+        plans = (event for event in self.events if event.kind in PLANS and self.kind is Kind.FALL)
+        return next(plans, self.events[0]).why
 
     @property
     def stage(self) -> str:
         """The stage that it has come to; empty for a wave, which moves none."""
         plans = [event for event in self.events if event.kind in PLANS]
-        return str(plans[-1].data.get("stage")) if plans else ""
+        if plans:
+            return str(plans[-1].data.get("stage"))
+        return _OUT if self.kind is Kind.FALL else ""
 
     @property
     def falls(self) -> tuple[Event, ...]:
-        """Plans by which the model itself fell. An order that holds it back is none, nor the end of one in a rest."""
+        """By which the model itself fell. An order that holds it back is none, nor the end of one in a rest."""
+        if not self.is_planned:
+            return self.events[:1]
         return tuple(event for event in self._outs if not _is_ordered(event) and event.data.get("before") != _OUT)
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether a plan tells of it; else gateways hold the model back alone, and no controller has answered them."""
+        return any(event.kind in PLANS for event in self.events)
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the release that fell does not come back by itself."""
+        return any(_GIVEN_UP.search(event.why) for event in self._outs[-1:])
 
     @property
     def order(self) -> str:
@@ -132,12 +151,12 @@ class Incident:
     @property
     def relapses(self) -> int:
         """How often the model fell again on its way back."""
-        return len([event for event in self.falls if event is not self._outs[0]])
+        return len([event for event in self.falls if event not in self._outs[:1]]) if self.is_planned else 0
 
     @property
     def _outs(self) -> list[Event]:
         """Plans that took the model out of service, or kept it out."""
-        return [event for event in self.events if event.kind == "stage_move" and event.data.get("stage") == _OUT]
+        return [event for event in self.events if _takes_out(event)]
 
     @property
     def gateways(self) -> tuple[str, ...]:
@@ -148,6 +167,11 @@ class Incident:
 
 def _is_ordered(event: Event) -> bool:
     return _ORDERED.search(event.why) is not None
+
+
+def _takes_out(event: Event) -> bool:
+    is_out = event.data.get("stage") == _OUT or _GIVEN_UP.search(event.why)
+    return event.kind == "stage_move" and bool(is_out)
 
 
 def tells(event: Event) -> bool:
@@ -191,19 +215,35 @@ class _Open:
     epoch: int | None = None
     release: str = ""
     events: list[tuple[int, Event]] = field(default_factory=list)
+    plan: Event | None = None
+    """The last one."""
+    is_answered: bool = True
+    """Whether a plan, or a controller that began anew, has come since the last trip of what had traffic."""
 
     def read(self, event: Event, place: int) -> list[tuple[int, Incident]]:
         self.events.append((place, event))
-        stage: Any = event.data.get("stage") if event.kind in PLANS else None
-        if self.epoch is None:
-            if event.kind == "stage_move" and stage == _OUT and is_count(event.data.get("epoch")):
-                self.epoch, self.release = event.count("epoch"), str(event.data.get("release", ""))
-            else:
-                self._forget(is_plan=event.kind in PLANS)
+        before, is_plan = self.plan, event.kind in PLANS
+        self._look_for_answers(event)
+        if self.epoch is None and not (_takes_out(event) and is_count(event.data.get("epoch"))):
+            self._forget(is_plan=is_plan)
             return []
-        return self._end(is_over=True) if event.kind == "stage_move" and stage in _ENDS else []
+        if self.epoch is None:
+            fell = before if before is not None and event.data.get("stage") != _OUT else event
+            self.epoch, self.release = event.count("epoch"), str(fell.data.get("release", ""))
+        is_end = event.kind == "stage_move" and event.data.get("stage") in _ENDS
+        return self._end(is_over=True) if is_end else []
+
+    def _look_for_answers(self, event: Event) -> None:
+        if event.kind in PLANS:
+            self.plan = event
+        if event.kind in PLANS or event.kind == _LOADED:
+            self.is_answered = True
+        elif event.kind == _TRIP and self.plan is not None and self.plan.data.get("stage") in _TAKES_TRAFFIC:
+            self.is_answered = self.is_answered and event.count("epoch") != self.plan.count("epoch", -1)
 
     def rest(self) -> list[tuple[int, Incident]]:
+        if self.epoch is None and self.plan is not None and self.events and not self.is_answered:
+            self.epoch, self.release = self.plan.count("epoch") + 1, str(self.plan.data.get("release", ""))
         return [] if self.epoch is None else self._end(is_over=False)
 
     def _forget(self, *, is_plan: bool) -> None:

@@ -95,6 +95,8 @@ def _shade(axes: Axes, story: Story, start_s: float, *, named: bool) -> None:
     moves = [(e.at_s, str(e.data.get("stage"))) for e in story.incident.events if e.kind == "stage_move"]
     if story.incident.kind is not Kind.FALL:  # it moves no stage: all of it is shown
         moves = [(start_s, str(story.incident.kind))]
+    elif not moves:  # no plan has come
+        moves = [(start_s, story.incident.stage)]
     ends = [at_s for at_s, _stage in moves[1:]] + [story.until_s]
     for (at_s, stage), end_s in zip(moves, ends, strict=True):
         begin, end = at_s - start_s, end_s - start_s
