@@ -43,6 +43,16 @@ def test_an_incident_that_goes_on_stays_in_sight_however_much_training_writes(sc
     assert [one["name"] for one in said["happening"]] == ["incident-11"]
 
 
+def test_a_fall_stays_in_sight_in_a_wave_of_many_gateways_and_many_hours(scene: Scene) -> None:
+    told = Told(scene.home.root)
+    told.plan("degraded", "ill")
+    for _ in range(5001):
+        told.clock.advance(4.0)
+        told.event("overload_goes_on", "31 of the last 100 calls")
+    said = from_disk(feed_of(scene, wall_s=told.clock.wall_s()))
+    assert sorted(one["section"] for one in said["happening"]) == ["FailsoftDegraded", "FailsoftOverload"]
+
+
 def test_the_runs_that_were_heard_of_last_are_shown(scene: Scene) -> None:
     clock = ManualClock(wall_s=BEGAN_S)
     for number in range(15):

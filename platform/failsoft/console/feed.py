@@ -7,6 +7,7 @@ import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
+from heapq import merge
 from math import inf
 from typing import Any
 
@@ -18,7 +19,7 @@ from failsoft.errors import FailsoftError
 from failsoft.health.clock import Clock
 from failsoft.health.ledger import Event, Side, parse_event
 from failsoft.incidents.account import account_of
-from failsoft.incidents.finding import WAVES, Incident, incidents_of, tells
+from failsoft.incidents.finding import PLANS, WAVES, Incident, incidents_of, tells
 from failsoft.incidents.onset import flaws_of
 from failsoft.incidents.story import Story
 from failsoft.serving.watching.answer_history import FILE_NAME
@@ -26,7 +27,8 @@ from failsoft.training.accounting.whereabouts import Whereabouts, all_whereabout
 
 HISTORY_S, STEP_S = 600.0, 5.0
 _EVENTS = 5000
-"""Of the ledger, the newest that are held for search and runs; and as many of those that tell of incidents."""
+"""Of the ledger, the newest that are held for search and runs; and as many of those that tell of incidents, plans apart
+from all others: a wave of many gateways fills hours with its words, and the fall that goes on must stay in sight."""
 _LARGE_BYTES = 4096
 """Of an event with a longer line only the details that are numbers, words or nothing are held."""
 _FOUND = 200
@@ -66,7 +68,9 @@ class Feed:
         self._rollout = rollout
         self._clock = clock
         self._events: deque[Event] = deque(maxlen=_EVENTS)
-        self._telling: deque[Event] = deque(maxlen=_EVENTS)
+        self._plans: deque[tuple[int, Event]] = deque(maxlen=_EVENTS)
+        self._beside: deque[tuple[int, Event]] = deque(maxlen=_EVENTS)
+        self._held = 0
         self._ledger = Follower(home.ledger, clock)
         self._answers = AnswersSeen(home.serving / FILE_NAME, clock)
         self._gates = Gates(home.releases(clock).root, clock)
@@ -131,7 +135,8 @@ class Feed:
 
     def _tell_incidents(self) -> None:
         now_s = self._clock.wall_s()
-        found = incidents_of(list(self._telling), now_s=now_s)
+        telling = merge(self._plans, self._beside, key=lambda numbered: numbered[0])
+        found = incidents_of((event for _number, event in telling), now_s=now_s)
         rows = [self._row_of(one, now_s) for one in reversed(found[-_INCIDENTS:])]
         self._old_rows = {row["name"]: row for row in rows if row["name"] in self._old_rows}
         going_on = [one for one in reversed(found) if not one.is_over][:_GOING_ON]
@@ -161,7 +166,8 @@ class Feed:
             event = replace(event, data=dict(list((words | small).items())[:20]))
         self._events.append(event)
         if tells(event):
-            self._telling.append(event)
+            self._held += 1
+            (self._plans if event.kind in PLANS else self._beside).append((self._held, event))
 
     def _row_of(self, one: Incident, now_s: float) -> dict[str, Any]:
         """What is long over is counted once: the answers of a day are many."""
