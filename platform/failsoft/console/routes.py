@@ -15,10 +15,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from importlib.resources import files
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Header, HTTPException, Query, Request, Response
+from fastapi import Depends, FastAPI, Header, HTTPException, Query, Response
 from fastapi.responses import StreamingResponse
 
-from failsoft.console.door import Door
 from failsoft.console.feed import Feed
 from failsoft.console.runbook import runbook_page
 from failsoft.errors import NotAuthorizedError
@@ -53,19 +52,16 @@ def mount(app: FastAPI, mounted: Mounted) -> None:
 def mount_for_readers(app: FastAPI, mounted: Mounted) -> None:
     """The same for a network on which not everybody may look: the feed needs the viewer's or the operator's token.
 
-    The page itself and the runbook hold nothing that is not in every copy of this package, and stay open.
+    The page itself and the runbook hold nothing that is not in every copy of this package, and stay open. Wrong tokens
+    are counted where all of the gateway's are: :mod:`failsoft.serving.web.guess_limit`.
     """
     home = mounted.home
-    door = Door(viewer_guard(home.viewer_tokens().digests, home.operator_tokens().digests), SystemClock())
+    guard = viewer_guard(home.viewer_tokens().digests, home.operator_tokens().digests)
 
-    def reader(request: Request, authorization: Annotated[str | None, Header()] = None) -> None:
-        address = request.client.host if request.client else "unknown"
+    def reader(authorization: Annotated[str | None, Header()] = None) -> None:
         try:
-            door.check(authorization, address)
+            guard(authorization)
         except NotAuthorizedError as error:
-            shut_s = door.shut_s(address)
-            if authorization is not None and shut_s:
-                raise HTTPException(429, str(error), headers={"Retry-After": str(shut_s)}) from error
             raise HTTPException(401, str(error), headers={"WWW-Authenticate": "Bearer"}) from error
 
     _mount(app, mounted, reader=reader)
