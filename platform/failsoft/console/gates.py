@@ -63,7 +63,7 @@ def _words(path: Path) -> str | None:
         verify_file(path, read_manifest(path, kind="release"), Role.GATE_REPORT)
         body = json_object((path / Role.GATE_REPORT).read_bytes()) or {}
         return in_words(body["results"])
-    except (ArtifactError, OSError, KeyError, TypeError):
+    except (ArtifactError, OSError, ValueError, KeyError, TypeError):  # no path at all, with a zero byte in it
         return None
 
 

@@ -23,7 +23,7 @@ def gate_results(path: Path) -> dict[str, str] | None:
         verify_file(path, read_manifest(path, kind="release"), Role.GATE_REPORT)
         body = json_object((path / Role.GATE_REPORT).read_bytes()) or {}
         return {str(one["name"]): _ended(one) for one in body["results"]}
-    except (ArtifactError, OSError, KeyError, TypeError):
+    except (ArtifactError, OSError, ValueError, KeyError, TypeError):  # no path at all, with a zero byte in it
         return None
 
 
