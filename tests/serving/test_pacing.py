@@ -50,6 +50,18 @@ def test_one_piece_that_hung_is_not_followed_by_a_pause_as_many_times_as_long() 
     assert load.read(1, 30.0) == pytest.approx(30.1)
 
 
+def test_the_bound_holds_where_a_machine_is_so_busy_that_each_pause_takes_longer_than_asked_for() -> None:
+    class WakesLate(ManualClock):
+        def sleep_s(self, duration_s: float) -> None:
+            super().sleep_s(duration_s + 0.02)
+
+    load = Load(pauses_at_most_s=1.0)
+    load.clock = WakesLate()
+    load.pace = Pace(LoadingPolicy(pauses_at_most_s=1.0), load.clock, spare=lambda: True, on_hurry=load.said.append)
+    assert load.read(10_000, 0.0003) == pytest.approx(3.0 + 1.0, abs=0.05)
+    assert len(load.said) == 1
+
+
 def test_where_nobody_is_to_be_spared_there_are_no_pauses_from_that_moment_on() -> None:
     live = [True]
     load = Load(spare=lambda: live[0])

@@ -79,8 +79,9 @@ class Pace:
         self._resumed_s = self._clock.monotonic_s()
 
     def _pause(self, pause_s: float) -> None:
+        began_s = self._clock.monotonic_s()
         self._clock.sleep_s(pause_s)
-        self.paused_s += pause_s
+        self.paused_s += self._clock.monotonic_s() - began_s  # a busy machine wakes up whom nobody waits for late
         if self.paused_s >= self._policy.pauses_at_most_s:
             self._hurries = True
             self._on_hurry(
