@@ -52,10 +52,12 @@ def apart(folder: Path, url: str, disk: str) -> tuple[TrainLoop, list[list[str]]
 
 
 def there(url: str) -> list[str]:
-    """What counts on the remote store, whole and verified."""
+    """What counts on the remote store, whole and verified, once both ranks are done and before either goes on."""
+    dist.barrier()
     remote = RemoteStore(place_of(url), kind="checkpoint")
     shelf = remote.shelf()
     assert [remote.verify(one) for one in shelf.there] == [None] * len(shelf.there)
+    dist.barrier()
     return sorted(one.name for one in shelf.there)
 
 
@@ -90,7 +92,6 @@ def withdrawn(folder: Path, url: str) -> Seen:
     next_one = loop.checkpoints.restore(loop.state, seed=3)
     loop.checkpoints.finish(within_s=60.0)
     loop.checkpoints.close()
-    dist.barrier()
     found = [None if one is None else one.position for one in (newest, before, next_one)]
     return {"found": found, "gone": gone, "there": there(url)}
 
