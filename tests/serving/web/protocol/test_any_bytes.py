@@ -8,12 +8,15 @@ from functools import cache
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from failsoft.errors import BadRequestError
 from failsoft.serving.config import GatewayConfig
+from failsoft.serving.web.protocol import http_bodies
 from failsoft.serving.web.protocol.grpc_messages import message
 from failsoft.serving.web.protocol.http_bodies import read_body
 from failsoft.serving.web.protocol.tensors import (
@@ -153,6 +156,49 @@ async def test_any_message_is_answered_or_refused_in_words_over_grpc(raw: bytes)
     assert context.code in (None, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND), context.details
     assert isinstance(said.SerializeToString(), bytes)
     assert context.code is None or context.details
+
+
+_ODD: dict[str, tuple[str, dict[str, Any]]] = {
+    "parameters": ("inputs.0.parameters", {"parameters": {f"a{place}": [] for place in range(9_000)}}),
+    "sizes": ("inputs.0.shape", {"shape": ["1"] * 9_000}),
+}
+
+
+@pytest.mark.parametrize("name", _ODD)
+def test_a_body_full_of_misfits_is_refused_at_the_first_for_others_wait_meanwhile(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+    said = http_bodies.in_one_line
+
+    def counting(error: ValidationError) -> str:
+        counted.append(error.error_count())
+        return said(error)
+
+    monkeypatch.setattr(http_bodies, "in_one_line", counting)
+    where, odd = _ODD[name]
+    body = {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [1], "data": ["x"]} | odd]}
+    with pytest.raises(BadRequestError, match=where):
+        read_body(json.dumps(body).encode(), None)
+    assert counted[0] <= 64
+
+
+@pytest.mark.parametrize("kind", [*LAYOUT, BYTES])
+def test_what_a_datatype_holds_is_looked_up_once_and_not_for_each_of_half_a_million_values(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    limits = np.iinfo
+
+    def looking(name: str) -> Any:
+        looked.append(name)
+        return limits(name)
+
+    monkeypatch.setattr(np, "iinfo", looking)
+    value: Any = "x" if kind == BYTES else True if kind == "BOOL" else 1
+    assert len(from_values("t", kind, [1000], [value] * 1000).values) == 1000
+    assert len(from_values("t", kind, [10, 100], [[value] * 100] * 10).values) == 1000
+    assert len(looked) <= 2
 
 
 async def test_nothing_beyond_the_cap_is_read_over_either_transport() -> None:

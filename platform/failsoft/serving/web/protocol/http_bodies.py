@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from failsoft.errors import BadRequestError
 from failsoft.serving.web.protocol.tensors import (
     BYTES,
     FLOATS,
+    MAX_DIMENSIONS,
     InferRequest,
     InferResponse,
     Tensor,
@@ -29,7 +30,20 @@ MAX_TENSORS = 128
 """Inputs, or outputs asked for, in one request."""
 _NAMED = 80
 
-_Given = dict[str, StrictBool | StrictInt | StrictFloat | StrictStr]
+
+def _as_parameters(given: Any) -> Any:
+    """Refused at the first misfit: to list each of 1 MB of them held up all other callers for seconds."""
+    if not isinstance(given, dict):
+        raise ValueError("parameters are an object")
+    for name, value in given.items():
+        if not isinstance(value, bool | int | float | str):
+            raise ValueError(f"{name[:_NAMED]!r} is no text, number or truth value")
+    return given
+
+
+_Given = Annotated[dict[str, Any], BeforeValidator(_as_parameters)]
+_Shape = Annotated[list[int], Field(max_length=8 * MAX_DIMENSIONS)]
+"""How many sizes are right is said where they are read; listing what is wrong with 1 MB of them takes seconds."""
 
 
 class _Part(BaseModel):
@@ -43,7 +57,7 @@ class _Part(BaseModel):
 
 class _Input(_Part):
     datatype: str
-    shape: list[int]
+    shape: _Shape
     data: Any = None
 
 
