@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from failsoft.health.clock import SystemClock
 from failsoft.training.trackers.mlflow import EXPERIMENT
 from failsoft.training.trackers.tracker import Address
 from failsoft.training.trackers.tracking import opener, tracked
+from failsoft.training.trackers.wandb import Wandb
 from tests.training.trackers.fakes import Story, facts
 
 
@@ -56,6 +59,22 @@ def test_mlflow_has_one_run_for_all_drivers_with_metrics_settings_and_tags(
     assert run.data.tags["failsoft.rolled_back"] == "step 10: five in a row"
     assert run.data.metrics["failsoft_training_refused_batches_total/loss"] == 2.0, "over both"
     assert [(m.step, m.value) for m in client.get_metric_history(run.info.run_id, "val_loss")] == [(16, 0.25)] * 2
+
+
+def test_weights_and_biases_may_try_a_quarter_of_a_minute_for_a_process_does_not_end_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: dict[str, Any] = {}
+    run = SimpleNamespace(define_metric=lambda *_args, **_named: None)
+
+    def init(**named: Any) -> Any:
+        begun.update(named)
+        return run
+
+    library = SimpleNamespace(Settings=dict, init=init)
+    monkeypatch.setitem(sys.modules, "wandb", library)
+    Wandb("team/project").begin(facts(tmp_path))
+    assert (begun["entity"], begun["project"], begun["settings"]["init_timeout"]) == ("team", "project", 15.0)
 
 
 def test_weights_and_biases_keeps_the_run_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

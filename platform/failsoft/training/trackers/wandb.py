@@ -10,6 +10,9 @@ from failsoft.training.trackers.tracker import Ending, RunFacts
 STEPS = "failsoft_training_applied_steps"
 """What curves are drawn over: wandb's own step may not go back, and a run does."""
 
+_BEGUN_WITHIN_S = 15.0
+"""A process doesn't end while wandb still tries to begin a run, 90 s unless it is told otherwise."""
+
 
 class Wandb:
     """One run of a project for all attempts of a run; found again by its id.
@@ -28,7 +31,13 @@ class Wandb:
         import wandb  # noqa: PLC0415 -- a second, and only where it is asked for
 
         quiet = wandb.Settings(
-            silent=True, console="off", x_disable_stats=True, x_disable_meta=True, disable_git=True, save_code=False
+            silent=True,
+            console="off",
+            x_disable_stats=True,
+            x_disable_meta=True,
+            disable_git=True,
+            save_code=False,
+            init_timeout=_BEGUN_WITHIN_S,
         )
         self._run = wandb.init(
             entity=self._entity,
