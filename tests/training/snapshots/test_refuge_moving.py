@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from failsoft.health.clock import ManualClock
 from failsoft.training.rng import capture_rng
@@ -109,6 +110,26 @@ def test_what_was_not_summed_up_yet_is_summed_up_for_the_way(hosts: list[Path]) 
     moved, refuges = arrive([hosts[1], hosts[0], hosts[2]])
     assert [(way.rank, way.carrier) for way in moved] == [(0, 1), (1, 0)]
     assert [numbers(refuge) for refuge in refuges[:2]] == [[40], [41]]
+
+
+def test_numbers_that_a_worker_not_quite_dead_touches_while_they_are_summed_up_are_no_snapshot(
+    hosts: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rank in range(3):
+        left(hosts[rank], rank, 4, summed=False)
+
+    def touched_meanwhile(sums: NDArray[np.uint8]) -> str:
+        owner = RefugeFolder(hosts[0], OWNER)  # of rank 0, which has arrived on another host
+        for note in owner.notes():
+            if owner.old_body(note.body, SIZE).numbers[0] == sums[0]:
+                owner.drop_note(note.body)
+                sums[: SIZE // 2] = 99
+        return checksum(sums)
+
+    monkeypatch.setattr(refuge_moving, "checksum", touched_meanwhile)
+    moved, refuges = arrive([hosts[1], hosts[0], hosts[2]])
+    assert [(way.rank, way.carrier) for way in moved] == [(0, 1), (1, 0)]
+    assert [numbers(refuge) for refuge in refuges[:2]] == [[], [41]]
 
 
 def test_who_is_where_it_was_moves_nothing(hosts: list[Path]) -> None:

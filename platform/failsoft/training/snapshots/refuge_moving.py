@@ -94,8 +94,7 @@ def _carry(way: Route, note: Note | None, refuge: Refuge, ranks: Ranks) -> None:
     leaving = None
     if note is not None:
         with suppress(OSError):  # gone meanwhile: nothing is carried
-            leaving = _numbers_of(note, refuge)
-            note = replace(note, checksum=note.checksum or checksum(leaving.numbers))  # for the way
+            note, leaving = _leaving(note, refuge)
     text = note.as_bytes().decode() if note is not None and leaving is not None else ""
     coming = parse_note(ranks.gather(text)[way.carrier].encode())
     if coming is None:
@@ -108,11 +107,20 @@ def _carry(way: Route, note: Note | None, refuge: Refuge, ranks: Ranks) -> None:
             refuge.folder.write_note(replace(coming, body=landing.path.name))
 
 
-def _numbers_of(note: Note, refuge: Refuge) -> Body:
+def _leaving(note: Note, refuge: Refuge) -> tuple[Note, Body]:
+    """A snapshot that is here, with a checksum for the way.
+
+    Raises:
+        OSError: it is gone, or was touched while it was summed up: a rank's place on another host than its new one is
+            locked by nobody here, and the worker that left it may not be quite dead.
+    """
     for folder in (refuge.folder, *refuge.folder.others()):
         if folder.rank == note.owner.rank:
-            return folder.old_body(note.body, note.size_bytes)
-    raise FileNotFoundError(f"nothing of rank {note.owner.rank} is here any more")
+            body = folder.old_body(note.body, note.size_bytes)
+            summed = note if note.checksum else replace(note, checksum=checksum(body.numbers))
+            if note.moment in (other.moment for other in folder.notes() if other.body == note.body):
+                return summed, body  # its note goes before a number is touched
+    raise FileNotFoundError(f"this snapshot of rank {note.owner.rank} is here no more")
 
 
 def _landing(note: Note, refuge: Refuge) -> Body | None:
