@@ -160,6 +160,24 @@ def test_settings_that_can_not_be_meant_are_refused_in_words(changes: dict[str, 
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "//[::1/v1",
+        "//127.0.0.1:abc/v1",
+        "//127.0.0.1:70000/v1",
+        "//a\n/v1",
+        "//a b/v1",
+        "//127.0.0.1:4318",
+        "//u:secret@a:b/v1",
+    ],
+)
+def test_an_address_that_nothing_could_be_sent_to_is_refused_before_anything_starts(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"use http://127\.0\.0\.1:4318/v1/traces") as refused:
+        TraceConfig(endpoint=f"http:{address}", plaintext=True)
+    assert "secret" not in str(refused.value)
+
+
 def test_another_machine_gets_traces_over_https_or_where_it_is_said_that_plain_text_is_meant() -> None:
     TraceConfig(endpoint="https://collector.example/v1/traces")
     assert settings_of({"traces": "http://collector/v1/traces", "traces_plaintext": True}).gateway().traces is not None

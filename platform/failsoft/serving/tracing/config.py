@@ -36,7 +36,7 @@ class TraceConfig:
 
     def __post_init__(self) -> None:
         """Refuse an address that would tell others, and numbers that can't be meant."""
-        self._check_endpoint(urlsplit(self.endpoint))
+        self._check_endpoint(self._address())
         if not 0.0 <= self.ratio <= 1.0:
             raise ConfigError(f"ratio is {self.ratio}; it is a share of the requests, use 0 to 1 (0.01 suits)")
         for name, most in (("max_kept_per_s", 10_000.0), ("every_s", 60.0), ("timeout_s", 60.0)):
@@ -45,9 +45,20 @@ class TraceConfig:
         if not 64 <= self.max_waiting_spans <= 1_000_000:
             raise ConfigError(f"max_waiting_spans is {self.max_waiting_spans}; use 64 to 1,000,000 (a span is 1 kB)")
 
+    def _address(self) -> SplitResult:
+        """What can't be reached is refused now: at each sending it would only be said in a log."""
+        shown = self.endpoint.rpartition("@")[2].partition("?")[0]  # never what may be a secret
+        wrong = ConfigError(f"the traces' endpoint is {shown!r}; use http://127.0.0.1:4318/v1/traces or so")
+        try:
+            url = urlsplit(self.endpoint)
+            is_one = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+        except ValueError as error:  # no port, or no address of IPv6
+            raise wrong from error
+        if not is_one or not self.endpoint.isprintable() or " " in self.endpoint or url.path in ("", "/"):
+            raise wrong
+        return url
+
     def _check_endpoint(self, url: SplitResult) -> None:
-        if url.scheme not in ("http", "https") or not url.hostname:
-            raise ConfigError(f"the traces' endpoint is {self.endpoint!r}; use http://127.0.0.1:4318/v1/traces or so")
         if url.username or url.password or url.query or url.fragment:
             raise ConfigError(
                 f"the traces' endpoint at {url.hostname} has more than a host and a path; give what else the collector "
