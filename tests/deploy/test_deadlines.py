@@ -70,6 +70,16 @@ def test_a_training_heads_hook_tells_the_run_and_a_workers_drains_the_node() -> 
     assert [Path(hook).name for hook in hooks] == ["leave-run", "leave-node"]
 
 
+def test_a_run_that_was_handed_to_rays_jobs_has_the_time_to_save_when_it_is_stopped() -> None:
+    """Its driver is a child of Ray's own on each place but Slurm."""
+    said = (ROOT / "deploy" / "systemd" / "failsoft.env").read_text("utf-8")
+    assert float(re.findall(r"^RAY_JOB_STOP_WAIT_TIME_S=(\d+)$", said, re.MULTILINE)[0]) >= RUN_LEAVES_S + SLACK_S
+    for build in ("training", "cluster"):
+        heads = [spec for one in built(KUBERNETES / build) for spec in pod_specs(one) if "ray-head" in str(spec)]
+        assert heads
+        assert all("RAY_JOB_STOP_WAIT_TIME_S" in str(spec) for spec in heads), build
+
+
 @pytest.mark.parametrize(
     ("name", "read_by"),
     [

@@ -142,6 +142,16 @@ def test_ray_listens_where_a_firewall_can_name_it() -> None:
     assert ENVIRONMENT["FAILSOFT_HEAD_IP"] == "127.0.0.1"
 
 
+def test_a_job_that_is_handed_to_ray_finds_the_python_that_has_failsoft() -> None:
+    """Ray starts its command by a shell with the head's own PATH, and systemd's has no virtual environment in it."""
+    head = BY_NAME["failsoft-ray-head"]
+    venv = str(Path(head.last("Service", "ExecStart").split()[0]).parent)
+    assert ENVIRONMENT["PATH"].split(":")[0] == venv
+    assert {"/usr/bin", "/bin", "/usr/sbin"} <= set(ENVIRONMENT["PATH"].split(":"))
+    assert "/etc/failsoft/failsoft.env" in head.values("Service", "EnvironmentFile")
+    assert head.values("Service", "Environment") == [head.last("Service", "Environment")], "none of them sets it again"
+
+
 def test_no_secret_is_in_the_environment_file() -> None:
     assert ENVIRONMENT["RAY_AUTH_MODE"] == "token"
     assert [name for name in ENVIRONMENT if "TOKEN" in name] == ["RAY_AUTH_TOKEN_PATH"]
