@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -128,6 +129,19 @@ def test_a_file_that_takes_anothers_place_keeps_its_rights_and_its_owner(tmp_pat
     after = path.stat()
     assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
     assert {there.stat().st_uid for there in tmp_path.iterdir()} == {before.st_uid}
+
+
+def test_where_even_root_may_not_give_files_away_no_event_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "not permitted")
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "fchown", refused)
+    path = ledger_of(tmp_path, 3)
+    assert remove_lines(path, judge_events(1.5 * DAY_S)) == Removed(lines=2)
+    assert days_of(path) == [2]
 
 
 def test_a_line_that_is_torn_goes_too_whether_or_not_somebody_wrote_behind_it(tmp_path: Path) -> None:

@@ -74,7 +74,8 @@ def _give_to_owner_of(folder: Path, handle: int) -> None:
     """A file that root makes by a command belongs to whoever the folder belongs to: it is written by the app, too."""
     if os.geteuid() == 0:
         owner = folder.stat()
-        os.fchown(handle, owner.st_uid, owner.st_gid)
+        with suppress(OSError):  # root of a container, or of another machine's disk, may not give files away
+            os.fchown(handle, owner.st_uid, owner.st_gid)
 
 
 def _mend(handle: int) -> bytes:
