@@ -191,8 +191,7 @@ def test_damaged_arrays_are_refused(hashed: tuple[Any, LinearText], tmp_path: Pa
     hashed[1].save(tmp_path)
     with np.load(tmp_path / ARRAYS_FILE) as arrays:
         held = {name: arrays[name] for name in arrays.files}
-    held["bias"] = held["bias"] * math.nan
-    np.savez(tmp_path / ARRAYS_FILE, **held)
+    np.savez(tmp_path / ARRAYS_FILE, **(held | {"bias": held["bias"] * math.nan}))
     with pytest.raises(CorpusError, match="a weight is not finite"):
         LinearText.load(tmp_path)
     for body in (b"", b"no arrays", (tmp_path / ARRAYS_FILE).read_bytes()[:90]):
@@ -207,3 +206,31 @@ def test_a_reading_that_scikit_learn_has_not_is_refused() -> None:
     for wrong in ({"analyzer": "own"}, {"norm": "l3"}, {"ngram_range": (0, 1)}, {"hashed_into": 0}):
         with pytest.raises(ConfigError):
             Reading(**wrong)
+
+
+def test_where_no_class_is_likely_all_are_as_likely_as_scikit_learn_has_it() -> None:
+    pipeline = make_pipeline(CountVectorizer(), MODELS["sgd"]()).fit(TEXTS, SEVERAL)
+    pipeline[-1].intercept_[:] = -1e4  # each against the rest: all probabilities are 0, and their share is 0 / 0
+    model = LinearText.of_sklearn(pipeline, texts=TEXTS)
+    np.testing.assert_allclose(model.probabilities(TEXTS[0]), pipeline.predict_proba(TEXTS[:1])[0])
+
+
+def test_sums_that_are_no_numbers_are_no_answer() -> None:
+    model = LinearText.of_sklearn(
+        make_pipeline(CountVectorizer(), MODELS["logistic"]()).fit(TEXTS, SEVERAL), texts=TEXTS
+    )
+    assert model.predict_one(TEXTS[0]) is not None
+    model._bias_C[:] = np.inf
+    assert model.predict_one(TEXTS[0]) is None
+
+
+def test_a_pipeline_that_answers_otherwise_than_its_weights_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def one_against_the_rest(self: Any, rows: Any) -> Any:
+        """As releases of scikit-learn did with ``multi_class="ovr"``."""
+        odds = 1.0 / (1.0 + np.exp(-self.decision_function(rows)))
+        return odds / odds.sum(axis=1, keepdims=True)
+
+    monkeypatch.setattr(LogisticRegression, "predict_proba", one_against_the_rest)
+    pipeline = make_pipeline(CountVectorizer(), LogisticRegression(max_iter=5)).fit(TEXTS, SEVERAL)
+    with pytest.raises(ConfigError, match="a setting of it is not known here"):
+        LinearText.of_sklearn(pipeline, texts=TEXTS)

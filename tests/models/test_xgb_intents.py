@@ -136,3 +136,38 @@ async def test_the_example_with_both_fallbacks_answers_by_them_when_its_model_is
     answer = (await world.post({"text": text})).json()
     assert (answer["output"], answer["source"]) in {(intent, "xgboost"), (intent, "linear")}
     assert (await world.post({"text": "zzz qqq"})).json()["source"] == "constant"
+
+
+CLASSIFIERS = {"binary:logistic": 2, "binary:logitraw": 2, "binary:hinge": 2, "multi:softprob": 3, "multi:softmax": 3}
+
+
+@pytest.mark.parametrize("objective", CLASSIFIERS)
+@pytest.mark.parametrize("stopped_early", [False, True])
+def test_each_kind_of_classifier_names_the_class_that_xgboost_itself_predicts(
+    tmp_path: Path, objective: str, stopped_early: bool
+) -> None:
+    classes, rng = CLASSIFIERS[objective], np.random.default_rng(0)
+    rows = rng.normal(size=(60, 3)).astype(np.float32)
+    labels = rows[:, :classes].argmax(1)
+    asked = {"objective": objective, "nthread": 1, "eta": 1.0} | ({"num_class": 3} if classes == 3 else {})
+    if objective == "binary:logitraw":
+        asked["base_score"] = 0.5
+    data = xgboost.DMatrix(rows, rng.permutation(labels) if stopped_early else labels, nthread=1)
+    booster = xgboost.train(asked, data, 20)
+    if stopped_early:
+        booster.best_iteration = 0
+    path = tmp_path / "trees.json"
+    booster.save_model(str(path))
+    given = booster.predict(xgboost.DMatrix(rows, nthread=1), iteration_range=(0, 1 if stopped_early else 0))
+    least = 0.0 if objective == "binary:logitraw" else 0.5
+    due = given.argmax(1) if given.ndim == 2 else given.astype(int) if classes == 3 else (given >= least).astype(int)
+    trees = XgbRows.load(path, "abc"[:classes])
+    assert "".join(map(trees, rows)) == "".join("abc"[place] for place in due)
+    for wrong in ("a", "abcd"):
+        with pytest.raises(ConfigError, match=f"tell {classes} classes apart, and {len(wrong)} labels"):
+            XgbRows.load(path, wrong)
+
+
+def test_labels_of_what_gives_numbers_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the objective reg:squarederror gives no classes; leave labels out"):
+        XgbRows.load(rows_model(tmp_path / "price.json", np.array([1.0, 2.0, 3.0, 4.0])), ["no", "yes"])

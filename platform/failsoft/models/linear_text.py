@@ -25,6 +25,8 @@ from failsoft.models.text_features import Reading, as_config, reading_of
 
 ARRAYS_FILE, META_FILE = "linear.npz", "linear.json"
 _FORMAT = 1
+_COMPARED = 20
+"""Texts that are asked of the pipeline, too, when it is taken apart."""
 _VECTORIZERS = ("CountVectorizer", "TfidfVectorizer", "HashingVectorizer")
 _NAIVE = ("MultinomialNB", "ComplementNB")
 _Floats = NDArray[np.float64]
@@ -70,14 +72,14 @@ class LinearText:
             texts: it was fitted on. Their words are kept, so that an answer to a text of unknown words is none.
 
         Raises:
-            ConfigError: a part is another one, or reads by code of its own.
+            ConfigError: a part is another one, reads by code of its own, or the whole answers otherwise than its parts.
         """
         vectorizer, *between, model = [part for _, part in pipeline.steps]
         reading = _with_transformer(_reading_of(vectorizer), between)
         idf = getattr(between[0] if between else vectorizer, "idf_", None)
         weights_CF, bias_C, link = _linear(model)
         vocabulary = getattr(vectorizer, "vocabulary_", {})
-        return cls(
+        found = cls(
             reading=reading,
             labels=[str(label) for label in model.classes_],
             weights_FC=np.ascontiguousarray(weights_CF.T, dtype=np.float64),
@@ -87,27 +89,42 @@ class LinearText:
             idf_F=None if idf is None else np.asarray(idf, dtype=np.float64),
             known=frozenset(word for text in texts for word in words_of(text, reading.max_chars)),
         )
+        found._refuse_another_opinion(pipeline, [text for text in texts if len(text) <= reading.max_chars][:_COMPARED])
+        return found
+
+    def _refuse_another_opinion(self, pipeline: Any, texts: Sequence[str]) -> None:
+        """What a setting or release of scikit-learn makes of the same weights is not guessed at."""
+        for text in texts:
+            own_C, its_C = self.probabilities(text), pipeline.predict_proba([text])[0]
+            if not np.allclose(own_C, its_C, atol=1e-4, equal_nan=True):
+                raise ConfigError(
+                    f"the pipeline gives {text[:40]!r} the probabilities {np.round(its_C, 4)[:5]}, its weights alone "
+                    f"{np.round(own_C, 4)[:5]}: a setting of it is not known here; leave its parts at their defaults"
+                )
 
     def probabilities(self, text: str) -> _Floats:
         """As the pipeline's ``predict_proba([text])[0]``, up to rounding (C,)."""
         columns, values = self.reading.row(text, self._vocabulary, self._idf_F)
         sums_C = values @ self._weights_FC[columns] + self._bias_C
-        if self._link == "softmax":
-            powers_C = np.exp(sums_C - sums_C.max())
-            return np.asarray(powers_C / powers_C.sum())
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):  # of weights so large that no sum of them is a number
+            if self._link == "softmax":
+                powers_C = np.exp(sums_C - sums_C.max())
+                return np.asarray(powers_C / powers_C.sum())
             sure_C = 1.0 / (1.0 + np.exp(-sums_C))
         if self._link == "sigmoid":
             return np.array([1.0 - sure_C[0], sure_C[0]])
-        return np.asarray(sure_C / sure_C.sum())
+        total = sure_C.sum()
+        return np.full_like(sure_C, 1.0 / len(sure_C)) if total == 0.0 else np.asarray(sure_C / total)
 
     def predict_one(self, text: str) -> GbdtAnswer | None:
-        """The likeliest class of any string; None where none of its words was seen in training."""
+        """The likeliest class of any string; None where no word of it was seen in training, or sums are no numbers."""
         words = words_of(text, self.reading.max_chars)
         known_fraction = sum(word in self.known for word in words) / len(words) if words else 0.0
         if not known_fraction > 0.0:
             return None
         probabilities_C = self.probabilities(text)
+        if not np.isfinite(probabilities_C).all():
+            return None
         best = int(probabilities_C.argmax())
         return GbdtAnswer(self.labels[best], float(probabilities_C[best]) * known_fraction, known_fraction)
 
@@ -163,7 +180,8 @@ class LinearText:
             raise ValueError(f"link is {self._link!r} over the classes {self.labels}")
         if shapes != ((features, sums), (sums,), features):
             raise ValueError(f"{shapes} are no weights of {features} features and {len(self.labels)} classes")
-        if not (np.isfinite(self._weights_FC).all() and np.isfinite(self._bias_C).all()):
+        held = [self._weights_FC, self._bias_C] + ([] if self._idf_F is None else [self._idf_F])
+        if not all(np.isfinite(array).all() for array in held):
             raise ValueError("a weight is not finite")
 
 

@@ -24,6 +24,14 @@ from failsoft.models.gbdt import GbdtAnswer, GbdtConfig, features_of, words_of
 
 MODEL_FILE, META_FILE = "model.ubj", "meta.json"
 _FORMAT = 1
+_LEAST = {
+    "binary:logistic": 0.5,
+    "binary:logitraw": 0.0,
+    "binary:hinge": 0.5,
+    "multi:softmax": None,
+    "multi:softprob": None,
+}
+"""Objectives of classifiers, and from what number on an answer means the second of two classes."""
 
 
 class XgbIntent:
@@ -117,22 +125,30 @@ class XgbIntent:
 class XgbRows:
     """Any XGBoost model over rows of numbers; ``FunctionRung("trees", XgbRows.load(bundle.file("trees.json")))``.
 
+    It answers as XGBoost's own ``predict`` does: with the trees up to the best one where training was stopped early.
+
     Args:
         booster: the trees.
         labels: names of the classes of a classifier; None: the answer is the number that the trees give.
+
+    Raises:
+        ConfigError: the trees tell other than so many classes apart.
     """
 
     def __init__(self, booster: Any, labels: Sequence[str] | None = None) -> None:
         booster.set_param({"nthread": 1})
         self._booster, self._labels = booster, labels
         self._features = int(booster.num_features())
+        best = booster.attr("best_iteration")
+        self._rounds = (0, 0 if best is None else int(best) + 1)
+        self._least: float | None = None if labels is None else _least_of_the_second(booster, len(labels))
 
     @classmethod
     def load(cls, path: Path, labels: Sequence[str] | None = None) -> XgbRows:
         """Read what ``booster.save_model("trees.json")`` (or ``.ubj``) wrote.
 
         Raises:
-            ConfigError: XGBoost is not installed.
+            ConfigError: XGBoost is not installed, or the trees tell other than so many classes apart.
             CorpusError: the file is absent or none of XGBoost's.
         """
         library = needed("xgboost", extra="xgboost")
@@ -150,11 +166,28 @@ class XgbRows:
         row_1F = np.asarray([row], dtype=np.float32)
         if row_1F.shape != (1, self._features) or not np.isfinite(row_1F).all():
             raise CorpusError(f"{row!r:.80} is no row of {self._features} finite numbers")
-        answer = np.asarray(self._booster.inplace_predict(row_1F, validate_features=False))[0]
+        found = self._booster.inplace_predict(row_1F, iteration_range=self._rounds, validate_features=False)
+        answer = np.asarray(found)[0]
         if self._labels is None:
             return float(answer)
-        place = int(answer.argmax()) if answer.ndim else int(answer >= 0.5)
-        return self._labels[place]
+        if answer.ndim:
+            return self._labels[int(answer.argmax())]
+        return self._labels[int(answer) if self._least is None else int(answer >= self._least)]
+
+
+def _least_of_the_second(booster: Any, labels: int) -> float | None:
+    """From what number on a row is of the second of two classes; None: the trees give a class's number, or all odds.
+
+    Raises:
+        ConfigError: the trees are no classifier of so many classes.
+    """
+    learner = json.loads(booster.save_config())["learner"]
+    name, classes = str(learner["objective"]["name"]), max(2, int(learner["learner_model_param"]["num_class"]))
+    if name not in _LEAST:
+        raise ConfigError(f"the objective {name} gives no classes; leave labels out, or use one of {', '.join(_LEAST)}")
+    if classes != labels:
+        raise ConfigError(f"the trees tell {classes} classes apart, and {labels} labels are given; name each of them")
+    return _LEAST[name]
 
 
 def open_booster(library: Any, path: Path) -> Any:
