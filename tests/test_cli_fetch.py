@@ -56,6 +56,28 @@ def test_a_run_finds_its_copies_where_training_puts_them(home: Home, tmp_path: P
     assert "p8 is whole, fetched" in fetched.stdout
 
 
+@pytest.mark.parametrize("landed", [{}, {"landing": "00112233445566aa"}], ids=["copied", "brought by its writers"])
+def test_what_a_run_has_taken_back_is_not_fetched_though_its_store_was_away_since(
+    home: Home, tmp_path: Path, landed: dict[str, str]
+) -> None:
+    """As by the init container of a pod that is started again on the same home."""
+    from failsoft.artifacts.remote_place import place_of
+    from failsoft.artifacts.remote_store import RemoteStore, folder_name
+    from failsoft.training.checkpoints.remote_note import remote_of_run
+    from failsoft.training.checkpoints.withdrawn import note_withdrawn
+
+    url, store = f"file://{tmp_path}/there", home.checkpoints("first", ManualClock())
+    meta = {"position": 16, "healthy": True} | landed
+    undone = store.publish("p16", lambda folder: (folder / "weights").touch(), meta=meta)
+    RemoteStore(place_of(remote_of_run(url, "first")), kind="checkpoint").put(undone)
+    note_withdrawn(store.root, [] if landed else [undone], [folder_name("p16", undone.manifest)] if landed else [])
+    store.remove("p16")
+    fetched = typed("fetch", "--run", "first", "--from", url, "--home", str(home.root))
+    assert fetched.exit_code == 0, fetched.output
+    assert "p8 is whole, here already" in fetched.stdout
+    assert [one.name for one in store.listing()] == ["p8"]
+
+
 def test_nothing_to_fetch_is_an_error_but_on_a_first_start(tmp_path: Path) -> None:
     empty = ("--home", str(tmp_path / "empty"))
     refused = typed("fetch", "--run", "first", *empty)

@@ -85,11 +85,15 @@ def send(
 def _checkpoint(home: Home, run: str, url: str | None) -> Found | None:
     from failsoft.artifacts.at_hand import Sought, at_hand
     from failsoft.training.checkpoints.inspection import is_healthy, position_of
+    from failsoft.training.checkpoints.remote_inspection import is_withdrawn
     from failsoft.training.checkpoints.remote_note import remote_of_run
+    from failsoft.training.checkpoints.withdrawn import withdrawn
 
-    sought = Sought(order=position_of, accept=is_healthy)
+    store = home.checkpoints(run, SystemClock())
+    gone = withdrawn(store.root)  # a store that was away since still has them: nobody may go on from what was undone
+    sought = Sought(order=position_of, accept=lambda one: is_healthy(one) and not is_withdrawn(one, gone))
     remote = None if not url else _remote("checkpoint", remote_of_run(url, run))
-    return at_hand(home.checkpoints(run, SystemClock()), sought, remote)
+    return at_hand(store, sought, remote)
 
 
 def _release(home: Home, name: str, url: str | None) -> Found | None:

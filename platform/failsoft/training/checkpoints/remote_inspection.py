@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ import pyarrow
 
 from failsoft.artifacts.address import below, hushed, shown
 from failsoft.artifacts.manifest import Manifest
+from failsoft.artifacts.remote_assembly import LANDING
 from failsoft.artifacts.remote_place import place_of
 from failsoft.artifacts.remote_store import RemoteArtifact, RemoteShelf, RemoteStore
 from failsoft.artifacts.store import Artifact, ArtifactStore
@@ -168,6 +169,17 @@ def find_remote(remote: RemoteStore, asked: str) -> RemoteArtifact:
             return one
     known = ", ".join(one.name for one in there) or "none"
     raise ArtifactMissingError(f"no checkpoint {asked!r} at {remote.place.shown}; there: {known}")
+
+
+def is_withdrawn(manifest: Manifest, gone: Collection[str]) -> bool:
+    """Whether a checkpoint, here or there, is one of those that were taken back.
+
+    Args:
+        manifest: of the checkpoint.
+        gone: what :func:`failsoft.training.checkpoints.withdrawn.withdrawn` names.
+    """
+    digits = manifest.meta.get(LANDING)  # drawn for its folder alone
+    return manifest.digest in gone or (digits is not None and any(one.endswith(f".{digits}") for one in gone))
 
 
 def bring(remote: RemoteStore, asked: str, into: ArtifactStore) -> Artifact:
