@@ -56,7 +56,18 @@ def test_what_was_put_aside_lately_stays_and_goes_when_it_is_old(releases: Path)
     assert (releases / "r-1").is_dir()
 
 
-def test_of_many_the_newest_stay_that_fit_together(releases: Path) -> None:
+@pytest.mark.parametrize("newest", ["r-2", "r-3"])
+def test_of_many_the_newest_stay_that_fit_together(
+    releases: Path, monkeypatch: pytest.MonkeyPatch, newest: str
+) -> None:
+    since_s = {True: 2.0, False: 1.0}
+    monkeypatch.setattr("failsoft.release.set_aside._since_s", lambda folder: since_s[folder.name.startswith(newest)])
+    policy = SetAsidePolicy(gigabytes=0.0015)
+    found = set_aside(releases, policy, held=(), now_s=3.0)
+    assert names([one for one in found if one.kept]) == [newest]
+
+
+def test_what_fits_together_stays(releases: Path) -> None:
     assert len(going(releases, gigabytes=0.0015)) == 1
     assert len(going(releases, gigabytes=0.0)) == 2
     assert going(releases, gigabytes=0.003) == []
