@@ -47,7 +47,8 @@ class OnnxModel:
     probabilities: str | None = None
     """An output that holds probabilities (B, C); its logarithm is handed on as ``logits``, judged the same."""
     threads: int = 1
-    """Of one call; replicas share cores."""
+    """Of one call; replicas share cores. Of more than one, ONNX Runtime starts the others while the release loads, and
+    they keep the lower priority of the thread that loads beside live traffic."""
     providers: tuple[str, ...] = ("CPUExecutionProvider",)
     """ONNX Runtime's own names, the best first: ``("CUDAExecutionProvider", "CPUExecutionProvider")``."""
 
