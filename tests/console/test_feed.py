@@ -53,6 +53,16 @@ def test_a_fall_stays_in_sight_in_a_wave_of_many_gateways_and_many_hours(scene: 
     assert sorted(one["section"] for one in said["happening"]) == ["FailsoftDegraded", "FailsoftOverload"]
 
 
+@pytest.mark.parametrize("words", ["größe", "GRÖSSE", "音楽", "🎵", "r1 Größe", "Straße"])
+def test_words_of_any_language_are_found_in_the_ledger(scene: Scene, words: str) -> None:
+    told = Told(scene.home.root)
+    told.plan("degraded", "r1 Größe 音楽 🎵 Straße")
+    told.plan("serving", "another")
+    feed = feed_of(scene)
+    feed.read_disk()
+    assert [one["why"] for one in feed.search(words, None)] == ["r1 Größe 音楽 🎵 Straße"]
+
+
 def test_the_runs_that_were_heard_of_last_are_shown(scene: Scene) -> None:
     clock = ManualClock(wall_s=BEGAN_S)
     for number in range(15):

@@ -153,7 +153,8 @@ class Feed:
         wanted, found = text.casefold(), list[dict[str, Any]]()
         for event in reversed(self._events.copy()):  # another thread may add to it meanwhile
             line = event.to_line().decode()
-            if (side is None or event.side is side) and wanted in line.casefold():
+            said = line if text.isascii() else json.dumps(json.loads(line), ensure_ascii=False)  # lines are ASCII
+            if (side is None or event.side is side) and wanted in said.casefold():
                 found.append(json.loads(line))
             if len(found) == _FOUND:
                 break
