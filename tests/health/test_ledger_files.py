@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -139,6 +141,20 @@ def test_who_comes_back_goes_on_where_he_was_however_many_files_later(tmp_path: 
     again = Tail(ledger.path, after=before.position)
     assert numbers(again.new_lines()) == list(range(looked_at, 100))
     again.close()
+
+
+def test_a_file_is_put_away_behind_what_is_being_written_into_it(tmp_path: Path) -> None:
+    """Else a line comes behind whoever has read the file to its end, and gone on to the next one."""
+    ledger = book(tmp_path)
+    ledger.record("trip", "so", number=0)
+    away = threading.Thread(target=put_away, args=(ledger.path,), kwargs={"full_bytes": 1})
+    with ledger.path.open("rb") as written:
+        fcntl.flock(written, fcntl.LOCK_SH)
+        away.start()
+        away.join(0.2)
+        assert ledger.path.exists()
+    away.join(60.0)
+    assert (away.is_alive(), len(archives(ledger.path)), ledger.path.exists()) == (False, 1, False)
 
 
 def test_who_comes_back_to_a_ledger_that_was_removed_sees_the_new_one(tmp_path: Path) -> None:

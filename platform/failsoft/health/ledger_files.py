@@ -98,7 +98,10 @@ def put_away(path: Path, *, full_bytes: int = FULL_BYTES) -> Path | None:
             return None
         before = archives(path)
         number = _number(before[-1]) + 1 if before else 1
-        return path.rename(path.with_name(f"{path.stem}-{number:0{_DIGITS}}{path.suffix}"))
+        with path.open("rb") as file:
+            with suppress(OSError):  # who is writing ends first, who comes later writes into the next one
+                fcntl.flock(file, fcntl.LOCK_EX)
+            return path.rename(path.with_name(f"{path.stem}-{number:0{_DIGITS}}{path.suffix}"))
 
 
 @contextmanager
@@ -163,8 +166,8 @@ def last_bytes(path: Path, at_most: int) -> Position:
 class Tail:
     """The lines that were added since it last looked, at first all of them; follows the ledger into its next file.
 
-    The file before is still looked at: a writer that had opened it may have been slow. What one writes there that was
-    slow for the length of a whole file is in the ledger, and not seen here.
+    The file before is still looked at: where a file system has no locks, a writer that had opened it may have been slow.
+    What one writes there that was slow for the length of a whole file is in the ledger, and not seen here.
     """
 
     def __init__(self, path: Path, *, after: Position | None = None) -> None:
