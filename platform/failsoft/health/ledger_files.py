@@ -166,8 +166,8 @@ def last_bytes(path: Path, at_most: int) -> Position:
 class Tail:
     """The lines that were added since it last looked, at first all of them; follows the ledger into its next file.
 
-    The file before is still looked at: where a file system has no locks, a writer that had opened it may have been slow.
-    What one writes there that was slow for the length of a whole file is in the ledger, and not seen here.
+    The file before is still looked at: where there are no locks, a writer that had opened it may have been slow. What
+    one writes there that was slow for the length of a whole file is in the ledger, and not seen here.
     """
 
     def __init__(self, path: Path, *, after: Position | None = None) -> None:
