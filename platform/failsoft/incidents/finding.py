@@ -135,7 +135,7 @@ class Incident:
     def order(self) -> str:
         """Of an operator, as it stands in the plan that holds the model back now; empty where none does."""
         moves = [event for event in self.events if event.kind == "stage_move"]
-        return moves[-1].why if moves and moves[-1].data.get("stage") == _OUT and _is_ordered(moves[-1]) else ""
+        return moves[-1].why if moves and _stage(moves[-1]) == _OUT and _is_ordered(moves[-1]) else ""
 
     @property
     def is_by_order(self) -> bool:
@@ -161,17 +161,20 @@ class Incident:
     @property
     def gateways(self) -> tuple[str, ...]:
         """Those that tripped by themselves or were in the wave, in order of their events."""
-        told = (event.subject for event in self.events if event.kind == _TRIP or event.kind in _OF_WAVES)
-        return tuple(dict.fromkeys(told))
+        return tuple(dict.fromkeys(event.subject for event in self.events if event.kind in {_TRIP, *_OF_WAVES}))
 
 
 def _is_ordered(event: Event) -> bool:
     return _ORDERED.search(event.why) is not None
 
 
+def _stage(event: Event) -> str:
+    """Of a plan; empty where the line says something else than a word."""
+    return stage if isinstance(stage := event.data.get("stage"), str) else ""
+
+
 def _takes_out(event: Event) -> bool:
-    is_out = event.data.get("stage") == _OUT or _GIVEN_UP.search(event.why)
-    return event.kind == "stage_move" and bool(is_out)
+    return event.kind == "stage_move" and (_stage(event) == _OUT or _GIVEN_UP.search(event.why) is not None)
 
 
 def tells(event: Event) -> bool:
@@ -228,9 +231,9 @@ class _Open:
             self._forget(is_plan=is_plan)
             return []
         if self.epoch is None:
-            fell = before if before is not None and event.data.get("stage") != _OUT else event
+            fell = before if before is not None and _stage(event) != _OUT else event
             self.epoch, self.release = event.count("epoch"), str(fell.data.get("release", ""))
-        is_end = event.kind == "stage_move" and event.data.get("stage") in _ENDS
+        is_end = event.kind == "stage_move" and _stage(event) in _ENDS
         return self._end(is_over=True) if is_end else []
 
     def _look_for_answers(self, event: Event) -> None:
@@ -238,7 +241,7 @@ class _Open:
             self.plan = event
         if event.kind in PLANS or event.kind == _LOADED:
             self.is_answered = True
-        elif event.kind == _TRIP and self.plan is not None and self.plan.data.get("stage") in _TAKES_TRAFFIC:
+        elif event.kind == _TRIP and self.plan is not None and _stage(self.plan) in _TAKES_TRAFFIC:
             self.is_answered = self.is_answered and event.count("epoch") != self.plan.count("epoch", -1)
 
     def rest(self) -> list[tuple[int, Incident]]:
