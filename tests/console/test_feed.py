@@ -63,6 +63,16 @@ def test_words_of_any_language_are_found_in_the_ledger(scene: Scene, words: str)
     assert [one["why"] for one in feed.search(words, None)] == ["r1 Größe 音楽 🎵 Straße"]
 
 
+def test_where_no_answer_is_known_nobody_is_told_that_nobody_was_hit(scene: Scene) -> None:
+    told = Told(scene.home.root)
+    told.plan("degraded", "ill")
+    told.clock.jump_wall(-3600.0)
+    told.answers(5, gbdt=40)
+    said = from_disk(feed_of(scene, wall_s=told.clock.wall_s()))
+    assert said["happening"][0]["saw"].startswith("not known here")
+    assert said["incidents"][0]["replaced"] == "see its report"
+
+
 def test_the_runs_that_were_heard_of_last_are_shown(scene: Scene) -> None:
     clock = ManualClock(wall_s=BEGAN_S)
     for number in range(15):

@@ -109,6 +109,7 @@ class AnswersSeen:
     def replaced(self, began_s: float, until_s: float, *, why: Collection[str] | None = None) -> str | None:
         """How many of how many answers in this time were not the model's in service; None: none of them was read.
 
+        That is not to say that nobody was hit: gateways write a little later, and a clock may have been set back.
         ``why``: only those that were not its for one of these reasons.
         """
         answers = replaced = 0
@@ -118,7 +119,7 @@ class AnswersSeen:
         share = f" ({replaced / answers:.0%})" if answers else ""
         said = f"{replaced:,} of {answers:,}{share}"
         is_whole = not self._is_cut or (bool(self._counts) and self._counts[0].at_s <= began_s)
-        return said if is_whole else f"at least {said}" if answers else None
+        return None if not answers else said if is_whole else f"at least {said}"
 
     def onset_s(self, began_s: float, flaws: Collection[str]) -> float:
         """From when on answers were hit in one of these ways, up to this time; see :mod:`failsoft.incidents.onset`."""

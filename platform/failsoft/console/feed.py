@@ -213,7 +213,7 @@ class Feed:
             "lasted_s": round(story.lasted_s),
             "saw": f"{saw} answers {self._from_when(one)} {account.saw}"
             if saw
-            else "see its report for how many saw it",
+            else "not known here: no answer since then was written down yet; see its report for how many saw it",
             "press": account.press,
             "section": account.section,
         }
