@@ -74,8 +74,8 @@ def test_an_unknown_benchmark_is_refused_with_the_names_there_are(capsys: pytest
     assert "small_parts" in capsys.readouterr().out
 
 
-LONG = ("gateway", "incident", "recovery")
-"""Start clusters, and kill some."""
+LONG = ("console", "gateway", "incident", "recovery")
+"""Start clusters and kill some, or load a gateway as far as it goes."""
 
 
 @pytest.mark.parametrize(
