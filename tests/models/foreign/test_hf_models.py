@@ -90,16 +90,43 @@ def test_pickles_and_code_are_left_out_of_a_release_and_refused_in_one(folder: P
     assert not (tmp_path / "copy" / name).exists()
 
 
-@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
-def test_a_folder_that_asks_for_code_of_its_own_is_refused(folder: Path, tmp_path: Path, file: str) -> None:
+OWN_CODE: dict[str, tuple[str, dict[str, Any]]] = {
+    "a class": ("config.json", {"auto_map": {"AutoConfig": "own.Config"}}),
+    "a tokenizer": ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": "own.Tokenizer"}}),
+    "a class of a part": ("config.json", {"text_config": {"auto_map": {"AutoConfig": "own.Config"}}}),
+    "a kernel of the Hub": ("config.json", {"attn_implementation": "kernels-community/flash-attn"}),
+    "a kernel of a part": (
+        "config.json",
+        {"_attn_implementation": {"": "sdpa", "text_config": "someone/attention@v1"}},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OWN_CODE)
+def test_a_folder_that_asks_for_code_of_its_own_is_refused(folder: Path, tmp_path: Path, name: str) -> None:
+    file, more = OWN_CODE[name]
     body = json.loads((folder / file).read_text("utf-8"))
-    (folder / file).write_text(json.dumps(body | {"auto_map": {"AutoConfig": "own.Config"}}), "utf-8")
+    (folder / file).write_text(json.dumps(body | more), "utf-8")
     for attempt in (
         lambda: HfClassifier().load(Loose(folder=folder.parent)),
         lambda: copy_model_folder(folder, tmp_path / "c"),
     ):
         with pytest.raises(ConfigError, match="asks for code of its own"):
             attempt()
+
+
+def test_an_attention_of_transformers_own_is_no_code_of_others(folder: Path) -> None:
+    body = json.loads((folder / "config.json").read_text("utf-8"))
+    (folder / "config.json").write_text(json.dumps(body | {"attn_implementation": "eager"}), "utf-8")
+    assert HfClassifier().load(Loose(folder=folder.parent)).model.config._attn_implementation == "eager"
+
+
+def test_an_adapter_of_a_model_that_lies_elsewhere_is_refused(folder: Path, tmp_path: Path) -> None:
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "/elsewhere"}', "utf-8")
+    with pytest.raises(ConfigError, match="a model that lies elsewhere"):
+        HfClassifier().load(Loose(folder=folder.parent))
+    with pytest.raises(ConfigError, match="merge_and_unload"):
+        copy_model_folder(folder, tmp_path / "c")
 
 
 def test_folders_that_are_no_models_are_refused_in_words(folder: Path, tmp_path: Path) -> None:

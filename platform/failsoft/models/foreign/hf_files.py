@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,10 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 SUFFIXES = frozenset({".safetensors", ".json", ".txt", ".model", ".jinja", ".md"})
 """``.model`` is a sentencepiece vocabulary: a protocol buffer, read by C++."""
 _REMOTE_CODE = ("auto_map", "custom_pipelines")
+_BY_HUB = ("attn_implementation", "_attn_implementation", "experts_implementation", "_experts_implementation")
+"""A name like ``someone/kernel`` in them is a library that transformers fetches from the Hub and runs, if it can."""
+_ELSEWHERE = "adapter_config.json"
+"""Names a model outside of the folder, which is loaded in its stead."""
 
 
 def copy_model_folder(source: str | Path, target: str | Path) -> tuple[str, ...]:
@@ -76,14 +82,28 @@ def labels_of(folder: str | Path) -> tuple[str, ...]:
 
 
 def _refuse_code(files: list[Path]) -> None:
-    """A folder that names Python of its own: whoever loads it with ``trust_remote_code`` runs that."""
+    """A folder that names Python, or a model, of elsewhere: whoever loads it with the right libraries runs that."""
     for path in files:
-        asks = [name for name in _REMOTE_CODE if path.suffix == ".json" and name in _json(path)]
+        asks = sorted(_asked_for(_json(path))) if path.suffix == ".json" else []
         if asks:
             raise ConfigError(
                 f"{path} asks for code of its own ({asks[0]}), which is never run; use an architecture that "
                 "transformers has, or export the model to ONNX"
             )
+        if path.name == _ELSEWHERE:
+            raise ConfigError(
+                f"{path} makes the folder an addition to a model that lies elsewhere, which no release vouches for; "
+                "save both as one: model.merge_and_unload().save_pretrained(folder)"
+            )
+
+
+def _asked_for(body: Any) -> Iterator[str]:
+    """Names of whatever asks for code, also in the settings of a part."""
+    for name, value in body.items() if isinstance(body, dict) else ():
+        if name in _REMOTE_CODE or (name in _BY_HUB and "/" in json.dumps(value)):
+            yield name
+        elif isinstance(value, dict):
+            yield from _asked_for(value)
 
 
 def _json(path: Path) -> dict[str, Any]:
