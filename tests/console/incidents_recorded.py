@@ -13,7 +13,7 @@ import pytest
 
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import read_ledger
-from failsoft.incidents.answers import read_spans, totals
+from failsoft.incidents.answers import Totals, read_spans, totals
 from failsoft.incidents.finding import Incident, incidents_of
 from failsoft.serving.watching.answer_history import FILE_NAME
 from tests.console.app_here import TEXTS, AppHere, Mood, app_here
@@ -58,7 +58,7 @@ def _fell(mood: Mood, broke: str, what: str, **limits: Any) -> Trouble:
 
 TROUBLES = {
     "silent-garbage": _fell(Mood.GARBAGE, "weak", "silent garbage: answers in time that are not credible"),
-    "hang": _fell(Mood.HANGS, "late", "did not come in time", deadline_ms=300.0),
+    "hang": _fell(Mood.HANGS, "late", "did not come in time", deadline_ms=600.0),
     "crash-loop": _fell(Mood.CRASHES, "error", "its replicas crash, or raise errors"),
     "overload": Trouble(
         mood=Mood.SLOW,
@@ -100,6 +100,7 @@ def recorded(name: str, home: Path, patch: pytest.MonkeyPatch, **limits: Any) ->
     with app_here(home, patch, **(trouble.limits | limits)) as app:
         with callers(app.url, TEXTS) as statuses:
             until(lambda: statuses[200] >= _SEEN)
+        until(lambda: sum(told(home).sources.values()) >= statuses[200])  # no span is half before and half in it
         app.ail(trouble.mood)
         texts = TEXTS[: len(ODD)] + ODD if trouble.odd_texts else TEXTS
         with callers(app.url, texts, count=trouble.clients):
@@ -114,7 +115,12 @@ def found(home: Path) -> list[Incident]:
 
 def hit(home: Path, why: str) -> int:
     """Answers that were not the model's for that reason, as written down."""
-    return totals(read_spans(home / "serving" / FILE_NAME, after_s=0.0, before_s=1e12)).whys.get(why, 0)
+    return told(home).whys.get(why, 0)
+
+
+def told(home: Path) -> Totals:
+    """All answers that were written down."""
+    return totals(read_spans(home / "serving" / FILE_NAME, after_s=0.0, before_s=1e12))
 
 
 def until(holds: Any) -> None:
