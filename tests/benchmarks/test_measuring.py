@@ -74,8 +74,8 @@ def test_an_unknown_benchmark_is_refused_with_the_names_there_are(capsys: pytest
     assert "small_parts" in capsys.readouterr().out
 
 
-LONG = ("console", "gateway", "incident", "recovery")
-"""Start clusters and kill some, or load a gateway as far as it goes."""
+LONG = ("console", "gateway", "incident", "loader", "recovery", "shadow")
+"""Start clusters and kill some, load a machine as far as it goes, or take half a minute."""
 
 
 @pytest.mark.parametrize(
