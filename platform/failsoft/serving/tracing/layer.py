@@ -43,7 +43,7 @@ class TraceLayer:
         token = HERE.set(Here(trace, trace.root))
         try:
             await self._app(scope, receive, _telling(send, trace, self._tracer))
-        except BaseException as error:
+        except BaseException as error:  # also a cancelled request: its trace says so; re-raised
             trace.root.fails(type(error).__name__)
             self._tracer.replaced(trace)
             raise

@@ -95,7 +95,7 @@ class _Meeting:
             return len(content)
         try:
             entry = self.there.put(self.place.file, content, beat=self.around.beat)
-        except Exception as error:
+        except Exception as error:  # each file system raises what it likes; the others are told, and it is re-raised
             with suppress(Exception):  # the store takes nothing; rank 0's writer waits its patience out
                 self._say({"failed": str(error)})
             raise
