@@ -18,6 +18,8 @@ DATA_VARIABLE = "FAILSOFT_TEST_DATA"
 _NODE_TRIES = 5
 _Node = TypeVar("_Node")
 
+pytest.register_assert_rewrite("tests.console")  # its helpers assert much, and a bare AssertionError tells nothing
+
 # Ray reads its settings once, when it is loaded, so they are in place before any test imports it.
 os.environ["RAY_AUTH_MODE"] = "token"  # nobody else on this machine may send code to a test's Ray
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
