@@ -13,7 +13,7 @@ import numpy as np
 
 from failsoft.artifacts.bundle import Bundle
 from failsoft.models.embedded import Sizes, embedded_corpus
-from failsoft.models.gbdt import GbdtConfig
+from failsoft.models.hashed_words import GbdtConfig
 from failsoft.models.linear_text import LinearText
 from failsoft.models.xgb_intents import XgbIntent
 from failsoft.serving import AppSpec, Classification, ConstantRung, Rung, publish_own

@@ -19,7 +19,8 @@ from typing import Any
 from failsoft.health.clock import SystemClock
 from failsoft.models.corpus import Utterance
 from failsoft.models.embedded import Sizes, embedded_corpus
-from failsoft.models.gbdt import GbdtConfig, GbdtIntent, features_of, words_of
+from failsoft.models.gbdt import GbdtIntent
+from failsoft.models.hashed_words import GbdtConfig, features_of, words_of
 from failsoft.models.linear_text import LinearText
 from failsoft.models.rules import RulesEngine, rules_from_corpus
 from failsoft.models.xgb_intents import XgbIntent

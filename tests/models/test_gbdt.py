@@ -14,7 +14,8 @@ from failsoft.errors import ConfigError, CorpusError
 from failsoft.health.clock import SystemClock
 from failsoft.models.corpora import load_corpus
 from failsoft.models.corpus import Utterance
-from failsoft.models.gbdt import GbdtConfig, GbdtIntent
+from failsoft.models.gbdt import GbdtIntent
+from failsoft.models.hashed_words import GbdtConfig
 from tests.models.toys import toy_corpus
 
 

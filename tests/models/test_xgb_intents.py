@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from failsoft.errors import ConfigError, CorpusError
-from failsoft.models.gbdt import GbdtConfig
-from failsoft.models.xgb_intents import META_FILE, MODEL_FILE, XgbIntent, XgbRows
+from failsoft.models.hashed_words import META_FILE, GbdtConfig
+from failsoft.models.xgb_intents import MODEL_FILE, XgbIntent, XgbRows
 from failsoft.serving.fallback.ladder import FallbackLadder
 from failsoft.serving.fallback.plain_rungs import ConstantRung, FunctionRung
 from failsoft.serving.fallback.rungs import GbdtRung
@@ -52,7 +52,7 @@ def test_what_it_never_saw_gets_no_answer(trees: XgbIntent, text: str) -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_features_that_are_no_numbers_are_refused(trees: XgbIntent, bad: float) -> None:
-    with pytest.raises(CorpusError, match="not finite"):
+    with pytest.raises(CorpusError, match="feature 0 of row 0"):
         trees.predict_features(np.full((1, 512), bad))
     with pytest.raises(CorpusError, match="shape"):
         trees.predict_features(np.zeros((1, 3)))

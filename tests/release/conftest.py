@@ -13,7 +13,8 @@ import torch
 from failsoft.artifacts.bundle import Bundle, Calibration, Role, write_golden, write_json
 from failsoft.models.corpus import Corpus, CorpusReport, Utterance
 from failsoft.models.encoding import encode_corpus
-from failsoft.models.gbdt import GbdtConfig, GbdtIntent
+from failsoft.models.gbdt import GbdtIntent
+from failsoft.models.hashed_words import GbdtConfig
 from failsoft.models.labels import LabelSet
 from failsoft.models.learning import loss_of, make_optimizer, to_tensors
 from failsoft.models.network import IntentNer, build, network_config, save_weights

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from failsoft.errors import ConfigError, CorpusError
 from failsoft.health.json_object import json_value
-from failsoft.models.gbdt import GbdtAnswer, words_of
+from failsoft.models.hashed_words import GbdtAnswer, answer_of, words_of
 from failsoft.models.text_features import Reading, as_config, reading_of
 
 ARRAYS_FILE, META_FILE = "linear.npz", "linear.json"
@@ -119,14 +119,13 @@ class LinearText:
     def predict_one(self, text: str) -> GbdtAnswer | None:
         """The likeliest class of any string; None where no word of it was seen in training, or sums are no numbers."""
         words = words_of(text, self.reading.max_chars)
-        known_fraction = sum(word in self.known for word in words) / len(words) if words else 0.0
-        if not known_fraction > 0.0:
-            return None
-        probabilities_C = self.probabilities(text)
-        if not np.isfinite(probabilities_C).all():
-            return None
-        best = int(probabilities_C.argmax())
-        return GbdtAnswer(self.labels[best], float(probabilities_C[best]) * known_fraction, known_fraction)
+        return answer_of(
+            words,
+            known=self.known,
+            min_known_fraction=0.0,
+            labels=self.labels,
+            probabilities=lambda: self.probabilities(text),
+        )
 
     def save(self, folder: Path) -> None:
         """Write arrays without objects, and JSON."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failsoft.errors import ConfigError, CorpusError
-from failsoft.health.json_object import json_value
 from failsoft.models.corpus import Utterance
 from failsoft.models.foreign.needed import needed
-from failsoft.models.gbdt import GbdtAnswer, GbdtConfig, features_of, words_of
+from failsoft.models.hashed_words import (
+    GbdtAnswer,
+    GbdtConfig,
+    answer_of,
+    features_of,
+    lesson_of,
+    read_meta,
+    refuse_unreadable,
+    words_of,
+    write_meta,
+)
 
-MODEL_FILE, META_FILE = "model.ubj", "meta.json"
-_FORMAT = 1
+MODEL_FILE = "model.ubj"
 _LEAST = {
     "binary:logistic": 0.5,
     "binary:logitraw": 0.0,
@@ -51,26 +58,21 @@ class XgbIntent:
             CorpusError: there are fewer than two intents to tell apart.
         """
         library, config = needed("xgboost", extra="xgboost"), config or GbdtConfig()
-        intents = sorted({utterance.intent for utterance in utterances})
-        if len(intents) < 2:
-            raise CorpusError(f"the trees need two intents or more to tell apart, the corpus has {intents}")
-        words = [words_of(utterance.text, config.max_chars) for utterance in utterances]
-        features_NF = np.stack([features_of(row, config.buckets) for row in words])
-        labels_N = np.array([intents.index(utterance.intent) for utterance in utterances])
-        rounds = max(1, min(config.rounds, config.max_trees // len(intents)))
-        data = library.DMatrix(features_NF, labels_N, nthread=1)
-        booster = library.train(_parameters(config, len(intents)), data, rounds)
-        return cls(booster, intents=intents, known=frozenset(word for row in words for word in row), config=config)
+        lesson = lesson_of(utterances, config)
+        data = library.DMatrix(lesson.features_NF, lesson.labels_N, nthread=1)
+        booster = library.train(_parameters(config, len(lesson.intents)), data, lesson.rounds)
+        return cls(booster, intents=lesson.intents, known=lesson.known, config=config)
 
     def predict_one(self, text: str) -> GbdtAnswer | None:
         """The likeliest intent of any string; None when too little of it is known to say anything."""
         words = words_of(text, self.config.max_chars)
-        known_fraction = sum(word in self.known for word in words) / len(words) if words else 0.0
-        if not known_fraction > 0.0 or known_fraction < self.config.min_known_fraction:
-            return None
-        probabilities_C = self.predict_features(features_of(words, self.config.buckets)[None])[0]
-        best = int(probabilities_C.argmax())
-        return GbdtAnswer(self.intents[best], float(probabilities_C[best]) * known_fraction, known_fraction)
+        return answer_of(
+            words,
+            known=self.known,
+            min_known_fraction=self.config.min_known_fraction,
+            labels=self.intents,
+            probabilities=lambda: self.predict_features(features_of(words, self.config.buckets)[None])[0],
+        )
 
     def predict_features(self, features_NF: NDArray[np.floating]) -> NDArray[np.float64]:
         """Probabilities (N, C) for features made elsewhere.
@@ -78,10 +80,7 @@ class XgbIntent:
         Raises:
             CorpusError: the shape is wrong, or a feature is NaN or infinite: the trees would read NaN as absent.
         """
-        if features_NF.ndim != 2 or features_NF.shape[1] != self.config.buckets:
-            raise CorpusError(f"features have shape {features_NF.shape}; the trees read (texts, {self.config.buckets})")
-        if not np.isfinite(features_NF).all():
-            raise CorpusError("a feature is not finite; the trees would answer as if it were absent")
+        refuse_unreadable(features_NF, self.config.buckets)
         answer = self._booster.inplace_predict(features_NF, validate_features=False)
         return np.asarray(answer, dtype=np.float64).reshape(len(features_NF), len(self.intents))
 
@@ -89,13 +88,7 @@ class XgbIntent:
         """Write XGBoost's own UBJSON file, and the rest as JSON."""
         folder.mkdir(parents=True, exist_ok=True)
         self._booster.save_model(str(folder / MODEL_FILE))
-        body = {
-            "format": _FORMAT,
-            "intents": self.intents,
-            "config": asdict(self.config),
-            "known": sorted(self.known),
-        }
-        (folder / META_FILE).write_text(json.dumps(body), "utf-8")
+        write_meta(folder, intents=self.intents, config=self.config, known=self.known)
 
     @classmethod
     def load(cls, folder: Path) -> XgbIntent:
@@ -107,15 +100,9 @@ class XgbIntent:
         """
         library = needed("xgboost", extra="xgboost")
         try:
-            body = json_value((folder / META_FILE).read_text("utf-8"))
-            if body["format"] != _FORMAT:
-                raise CorpusError(f"{folder} has format {body['format']}, this code reads {_FORMAT}; train again")
-            loaded = cls(
-                open_booster(library, folder / MODEL_FILE),
-                intents=body["intents"],
-                known=frozenset(body["known"]),
-                config=GbdtConfig(**body["config"]),
-            )
+            meta = read_meta(folder)
+            booster = open_booster(library, folder / MODEL_FILE)
+            loaded = cls(booster, intents=meta.intents, known=meta.known, config=meta.config)
             loaded.predict_features(np.zeros((1, loaded.config.buckets), dtype=np.float32))
         except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
             raise CorpusError(f"{folder} does not hold the tree fallback ({error!r}); publish it again") from error

@@ -15,7 +15,8 @@ from hypothesis import given
 from failsoft.errors import ConfigError
 from failsoft.health.clock import ManualClock
 from failsoft.models.corpus import Utterance
-from failsoft.models.gbdt import GbdtAnswer, GbdtIntent
+from failsoft.models.gbdt import GbdtIntent
+from failsoft.models.hashed_words import GbdtAnswer
 from failsoft.models.rules import RulesEngine
 from failsoft.serving.fallback.breaker import BreakerPolicy
 from failsoft.serving.fallback.ladder import FallbackLadder, LadderPolicy

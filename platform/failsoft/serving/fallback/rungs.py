@@ -9,7 +9,8 @@ from typing import Protocol
 
 from failsoft.artifacts.bundle import Bundle, Role
 from failsoft.errors import ConfigError
-from failsoft.models.gbdt import GbdtAnswer, GbdtIntent
+from failsoft.models.gbdt import GbdtIntent
+from failsoft.models.hashed_words import GbdtAnswer
 from failsoft.models.rules import RulesEngine
 from failsoft.serving.seam import Rung, RungAnswer
 from failsoft.serving.web.messages import Entity, Source
