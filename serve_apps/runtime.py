@@ -16,7 +16,7 @@ from ray.serve import Application
 from ray.serve.config import HTTPOptions, ProxyLocation
 from ray.serve.schema import LoggingConfig
 
-from failsoft.artifacts.home import Home
+from failsoft.artifacts.home import VIEWER_TOKEN_VARIABLE, Home
 from failsoft.errors import ConfigError, ServingError
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.serving.replicas.host_shelf import HostShelf, memory_folder
@@ -80,6 +80,7 @@ def start(
     over_grpc = grpc_options(grpc_port)
     logging.getLogger("ray.serve").setLevel(logging.WARNING)  # its progress notes would run into the caller's own
     application = make(settings)
+    reader = _reader(settings)
     serve.start(
         http_options=HTTPOptions(host=host, port=port),
         grpc_options=over_grpc,
@@ -89,11 +90,25 @@ def start(
     running = Running(url=local_url(host, port), home=Home.find(settings.home).root)
     try:
         _deploy(application)
-        status = _wait_until_it_answers(running.url, settings.gateways, SystemClock(), within_s=ready_within_s)
+        status = _wait_until_it_answers(running.url, settings.gateways, reader, SystemClock(), within_s=ready_within_s)
     except BaseException:  # half an app must not stay; re-raised
         running.stop()
         raise
     return replace(running, first_status=status)
+
+
+def _reader(settings: ServeSettings) -> dict[str, str]:
+    """Headers with which the app's status is read; found before anything starts."""
+    if not settings.console_token:
+        return {}
+    home = Home.find(settings.home)
+    token = home.reader_token()
+    if token is None:
+        raise ConfigError(
+            f"console_token is set, and {home.root} holds digests of tokens only, so nobody here could see when the "
+            f"gateways are ready; give the token itself in ${VIEWER_TOKEN_VARIABLE}"
+        )
+    return {"Authorization": f"Bearer {token}"}
 
 
 def _refuse_running_serve() -> None:
@@ -129,12 +144,14 @@ def last_error(message: str) -> str | None:
     return errors[-1].removeprefix("failsoft.errors.") if errors else None
 
 
-def _wait_until_it_answers(url: str, gateways: int, clock: Clock, *, within_s: float) -> dict[str, Any]:
+def _wait_until_it_answers(
+    url: str, gateways: int, headers: dict[str, str], clock: Clock, *, within_s: float
+) -> dict[str, Any]:
     """Until every gateway replica has said that it has found its models; what the last of them said."""
     give_up_s, ready, said = clock.monotonic_s() + within_s, set(), "nothing answers"
     while True:
         try:
-            status: dict[str, Any] = httpx.get(f"{url}/v1/status", timeout=2.0).json()
+            status: dict[str, Any] = httpx.get(f"{url}/v1/status", headers=headers, timeout=2.0).json()
             ready |= set() if status["starting"] else {status["gateway"]}
             said = f"{len(ready)} of {gateways} gateways are ready"
         except (httpx.HTTPError, ValueError, KeyError):

@@ -65,9 +65,9 @@ class FakeGateway:
         self.wires: list[Wires] = []
         self.away = controller_away
 
-        def client(url: str, *, token: str | None = None) -> GatewayClient:
+        def client(url: str, **given: Any) -> GatewayClient:
             self.wires.append(Wires(self._answer))
-            return GatewayClient(url, token=token, transport=self.wires[-1])
+            return GatewayClient(url, transport=self.wires[-1], **given)
 
         monkeypatch.setattr(steer, "GatewayClient", client)
         monkeypatch.setenv("FAILSOFT_TOKEN", "t" * 20)

@@ -55,6 +55,44 @@ def test_a_refused_token_says_how_to_get_the_right_one() -> None:
         client(httpx.Response(401, json={})).restore(why="done")
 
 
+def guarded(asked: list[str | None]) -> httpx.MockTransport:
+    """A gateway that is read with a token."""
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(request.headers.get("authorization"))
+        return httpx.Response(200 if asked[-1] == "Bearer right" else 401, json={"plan": {}})
+
+    return httpx.MockTransport(handle)
+
+
+def test_the_token_that_reads_is_sent_only_to_a_gateway_that_asks_for_it() -> None:
+    asked: list[str | None] = []
+    found: list[str] = []
+
+    def reader() -> str:
+        found.append("right")
+        return "right"
+
+    with GatewayClient("http://127.0.0.1:8000", reader=reader, transport=guarded(asked)) as gateway:
+        gateway.rollout()
+        gateway.rollout()
+    assert (asked, found) == ([None, "Bearer right", "Bearer right"], ["right"])
+    asked.clear()
+    everybodys = httpx.MockTransport(lambda request: httpx.Response(200, json=dict(request.headers)))
+    with GatewayClient("http://127.0.0.1:8000", reader=reader, transport=everybodys) as gateway:
+        assert "authorization" not in gateway.rollout()
+    assert found == ["right"]
+
+
+@pytest.mark.parametrize(("token", "tries"), [(None, 1), ("wrong", 2)])
+def test_who_has_no_token_that_reads_hears_so_after_one_try(token: str | None, tries: int) -> None:
+    asked: list[str | None] = []
+    gateway = GatewayClient("http://127.0.0.1:8000", reader=lambda: token, transport=guarded(asked))
+    with gateway, pytest.raises(NotAuthorizedError, match="this token" if token else "without a token"):
+        gateway.rollout()
+    assert len(asked) == tries
+
+
 def test_any_other_answer_is_an_error_with_its_status() -> None:
     with pytest.raises(ServingError, match="503"):
         client(httpx.Response(503, text="no")).status()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -11,9 +12,25 @@ from failsoft.errors import ConfigError, NotAuthorizedError, ServingError
 
 
 class GatewayClient:
-    """Asks and steers a running gateway. A context manager: its connections end with the block."""
+    """Asks and steers a running gateway. A context manager: its connections end with the block.
 
-    def __init__(self, url: str, *, token: str | None = None, transport: httpx.BaseTransport | None = None) -> None:
+    Args:
+        url: its address.
+        token: the operator's, sent with every request; orders need it.
+        reader: finds the token that reads, for a gateway that refuses to be read without one; asked only then, so that
+            no other address ever hears it.
+        transport: for tests.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        reader: Callable[[], str | None] = lambda: None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._reader = reader
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._url = url.rstrip("/")
         try:
@@ -66,20 +83,33 @@ class GatewayClient:
         step = {} if from_stage is None else {"from_stage": from_stage}
         return self._call("POST", f"/v1/releases/{quote(release, safe='')}/{verb}", {"why": why, "by": by} | step)
 
+    def _request(self, method: str, path: str, body: dict[str, Any] | None) -> httpx.Response:
+        response = self._http.request(method, path, json=body)
+        if response.status_code == httpx.codes.UNAUTHORIZED and "Authorization" not in self._http.headers:
+            token = self._reader()
+            if token is not None:
+                self._http.headers["Authorization"] = f"Bearer {token}"
+                return self._http.request(method, path, json=body)
+        return response
+
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         try:
-            response = self._http.request(method, path, json=body)
+            response = self._request(method, path, body)
         except httpx.HTTPError as error:
             raise ServingError(
                 f"no gateway answers at {self._url} ({error.__class__.__name__}); start one with: failsoft serve"
             ) from error
         if response.status_code in (401, 403):
             raise NotAuthorizedError(
-                f"{self._url}{path} refused the operator token; use the --home of that gateway, or set FAILSOFT_TOKEN"
+                f"{self._url}{path} refused {self._what_it_got()}; use the --home of that gateway, or "
+                "set FAILSOFT_TOKEN"
             )
         if response.status_code != 200:
             raise ServingError(f"{self._url}{path} answered {response.status_code}: {response.text[:300]}")
         return self._read(response)
+
+    def _what_it_got(self) -> str:
+        return "this token" if "Authorization" in self._http.headers else "to be read without a token"
 
     def _read(self, response: httpx.Response) -> dict[str, Any]:
         try:

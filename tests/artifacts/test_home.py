@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from failsoft.artifacts.home import HOME_VARIABLE, TOKEN_VARIABLE, Home
+from failsoft.artifacts.home import HOME_VARIABLE, TOKEN_VARIABLE, VIEWER_TOKEN_VARIABLE, Home
 from failsoft.errors import ConfigError
 from failsoft.health.clock import ManualClock
 from tests.conftest import ROOT
@@ -100,3 +100,18 @@ def test_a_token_that_another_process_made_in_between_is_taken_over(
     theirs = home.operator_token()
     monkeypatch.setattr(Path, "exists", lambda path: path != late)
     assert home.operator_token() == theirs
+
+
+def test_what_reads_a_gateway_is_the_viewers_token_else_the_operators_and_none_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home.find(tmp_path)
+    assert home.reader_token() is None
+    assert list(tmp_path.iterdir()) == []
+    operator = home.operator_token()
+    assert home.reader_token() == operator
+    (tmp_path / "viewer-token").write_text(f"sha256:{'0' * 64}\n")
+    (tmp_path / "viewer-token").chmod(0o600)
+    assert home.reader_token() == operator, "a digest can't be sent"
+    monkeypatch.setenv(VIEWER_TOKEN_VARIABLE, "v" * 32)
+    assert home.reader_token() == "v" * 32

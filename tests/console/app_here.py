@@ -152,7 +152,13 @@ def publish(home: Path) -> str:
 
 @contextmanager
 def app_here(
-    home: Path, patch: pytest.MonkeyPatch, *, span_s: float = 0.3, mounts: tuple[str, ...] = (CONSOLE,), **limits: Any
+    home: Path,
+    patch: pytest.MonkeyPatch,
+    *,
+    span_s: float = 0.3,
+    mounts: tuple[str, ...] = (CONSOLE,),
+    reader_token: bool = False,
+    **limits: Any,
 ) -> Iterator[AppHere]:
     """The app for the time of the block. Spans of the history are short, so that nobody has to wait for them."""
     release = publish(home)
@@ -162,7 +168,14 @@ def app_here(
     patch.setattr(serve, "get_replica_context", lambda: SimpleNamespace(app_name="failsoft"))
     patch.setattr(gateway_module, "start_controller", lambda _config: None)
     given: dict[str, Any] = {"specimens": SpecimenPolicy(), "deadline_ms": 2000.0} | limits
-    config = AppConfig(home=home, release=release, task=SPEC.task(), gateway=GatewayConfig(**given), mounts=mounts)
+    config = AppConfig(
+        home=home,
+        release=release,
+        task=SPEC.task(),
+        gateway=GatewayConfig(**given),
+        mounts=mounts,
+        reader_token=reader_token,
+    )
     began, told, over = threading.Event(), list[AppHere](), threading.Event()
 
     def work() -> None:

@@ -12,9 +12,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from failsoft.artifacts.home import Home
-from failsoft.console.routes import mount, mount_for_readers
+from failsoft.console.routes import mount
 from failsoft.errors import ServingError
-from failsoft.serving.web.auth import bearer_guard
+from failsoft.serving.web.auth import Guards, bearer_guard, viewer_guard
 from failsoft.serving.web.mounting import Mounted
 from tests.drills.cluster import free_ports
 
@@ -66,9 +66,9 @@ class Scene:
 
     def app(self, *, needs_token: bool = False) -> FastAPI:
         app = FastAPI()
-        guard = bearer_guard(TOKEN)
-        mounted = Mounted(home=self.home, status=self.status, rollout=self.rollout, operator=guard)
-        (mount_for_readers if needs_token else mount)(app, mounted)
+        reader = viewer_guard(self.home.viewer_tokens().digests, TOKEN) if needs_token else None
+        guards = Guards(operator=bearer_guard(TOKEN), reader=reader)
+        mount(app, Mounted(home=self.home, status=self.status, rollout=self.rollout, guards=guards))
         return app
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx
 import pytest
 from fastapi.testclient import TestClient
 
 from failsoft.health.clock import ManualClock
-from failsoft.serving.settings import ServeSettings
 from failsoft.serving.web.guess_limit import MOST_WRONG, GuessLimit
-from failsoft.serving.web.mounting import CONSOLE, CONSOLE_WITH_TOKEN, console_mounts
+from failsoft.serving.web.mounting import CONSOLE, console_mounts
+from tests.console.app_here import app_here
 from tests.console.made import TOKEN, Scene
 
 VIEWER = "v" * 32
@@ -58,7 +59,28 @@ def test_without_the_setting_nobody_needs_a_token(tmp_path: Path) -> None:
     assert http.get("/v1/console/reader").status_code == 200
     assert "data-token" not in http.get("/console").text
     assert not (tmp_path / "viewer-token").exists()
-    settings = ServeSettings()
-    assert console_mounts(settings.console, needs_token=settings.console_token) == (CONSOLE,)
-    assert console_mounts(True, needs_token=True) == (CONSOLE_WITH_TOKEN,)
-    assert console_mounts(False, needs_token=True) == ()
+    assert console_mounts(is_shown=True) == (CONSOLE,)
+    assert console_mounts(is_shown=False) == ()
+
+
+def test_the_console_the_status_and_the_rollout_of_a_gateway_have_one_rule_and_probes_have_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the feed shows, the other two show: a door that is shut beside one that is open keeps nobody out."""
+    monkeypatch.setenv("FAILSOFT_VIEWER_TOKEN", VIEWER)
+    monkeypatch.setenv("FAILSOFT_TOKEN", TOKEN)
+    with (
+        app_here(tmp_path, monkeypatch, reader_token=True) as app,
+        httpx.Client(base_url=app.url, timeout=30.0) as http,
+    ):
+        for path in ("/v1/status", "/v1/rollout", "/v1/console/reader"):
+            assert http.get(path).status_code == 401, path
+            assert http.get(path, headers={"Authorization": "Bearer wrong"}).status_code == 401, path
+            for token in (VIEWER, TOKEN):
+                assert http.get(path, headers={"Authorization": f"Bearer {token}"}).status_code == 200, path
+        for path in ("/healthz", "/v2/health/live", "/v2/health/ready"):
+            assert http.get(path).status_code == 200, path
+        assert http.post("/v1/predict", json={"text": "please play some jazz"}).status_code == 200
+        for order in ("/v1/degrade", "/v1/restore"):
+            said = http.post(order, json={"why": "x"}, headers={"Authorization": f"Bearer {VIEWER}"})
+            assert said.status_code == 401, "who reads may not order"

@@ -49,6 +49,15 @@ def test_a_gateway_says_in_which_stage_it_is(
     assert cluster.gateway(host="127.0.0.1", port=somebody).mark is mark
 
 
+def test_a_gateway_that_may_not_be_read_is_no_stranger_and_no_fault(
+    somebody: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("failsoft.remote.httpx.Client.request", lambda *_a, **_k: httpx.Response(401))
+    found = cluster.gateway(host="127.0.0.1", port=somebody)
+    assert found.mark is Mark.UNKNOWN
+    assert "--home" in found.mend
+
+
 def test_without_an_address_ray_is_private_and_good() -> None:
     (found,) = cluster.ray({})
     assert found.mark is Mark.GOOD

@@ -17,6 +17,7 @@ from failsoft.console.routes import mount
 from failsoft.errors import ConfigError, FailsoftError
 from failsoft.health.clock import ManualClock
 from failsoft.release.shelf import Pins
+from failsoft.serving.web.auth import Guards
 from failsoft.serving.web.mounting import Mounted
 from tests.serving.web.test_routes import OPERATOR, FakeFront, client
 
@@ -77,7 +78,7 @@ async def test_the_console_gives_its_own_three_files_and_nothing_else(home: Home
         raise AssertionError
 
     app = FastAPI()
-    mount(app, Mounted(home=home, status=dict, rollout=rollout, operator=operator))
+    mount(app, Mounted(home=home, status=dict, rollout=rollout, guards=Guards(operator=operator)))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway") as http:
         answer = await http.get(f"/console/{road}")
         assert answer.status_code == 404

@@ -16,6 +16,7 @@ import pytest
 from failsoft.artifacts.home import Home
 from failsoft.errors import ConfigError
 from failsoft.ingress import EVERYWHERE, free_ports
+from failsoft.serving.settings import ServeSettings
 from failsoft.serving.start_up import check_port, check_start, check_versions, check_writable, local_url
 from serve_apps import runtime
 from serve_apps.runtime import Running, last_error
@@ -117,6 +118,19 @@ failsoft.errors.ConfigError: text policy has fold = True; known fields are form
 """
     assert last_error(message) == "ConfigError: text policy has fold = True; known fields are form"
     assert last_error("Deploying: 1 of 2 replicas") is None
+
+
+def test_a_start_that_could_not_see_its_gateways_get_ready_is_refused_before_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FAILSOFT_TOKEN", raising=False)
+    open_to_all = ServeSettings(home=tmp_path)
+    assert runtime._reader(open_to_all) == {}
+    shut = ServeSettings(home=tmp_path, console_token=True)
+    with pytest.raises(ConfigError, match=r"FAILSOFT_VIEWER_TOKEN"):
+        runtime._reader(shut)
+    token = Home.find(tmp_path).operator_token()
+    assert runtime._reader(shut) == {"Authorization": f"Bearer {token}"}
 
 
 def test_a_stopped_app_leaves_no_release_in_the_memory_of_its_machine(

@@ -119,6 +119,21 @@ class Home:
         """All of those, for whoever compares."""
         return self._tokens("viewer", VIEWER_TOKEN_VARIABLE)
 
+    def reader_token(self) -> str | None:
+        """What reads a gateway that strangers may not read: the viewer's secret, else the operator's.
+
+        None where neither is there in the open; unlike the others this makes no file.
+
+        Raises:
+            ConfigError: a file can be read by others, or what is there is no token.
+        """
+        for whose, variable in (("viewer", VIEWER_TOKEN_VARIABLE), ("operator", TOKEN_VARIABLE)):
+            if os.environ.get(variable) or (self.root / f"{whose}-token").exists():
+                place = self._tokens(whose, variable)
+                if place.is_plain:
+                    return place.plain
+        return None
+
     def _tokens(self, whose: str, variable: str) -> TokenPlace:
         return TokenPlace(whose=whose, variable=variable, path=self.root / f"{whose}-token")
 

@@ -87,6 +87,11 @@ class TokenPlace:
             )
         return self._known.plain
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether one of them is there in the open."""
+        return self._known.plain is not None
+
     def digests(self) -> tuple[bytes, ...]:
         """Of the tokens that hold now: a changed file holds at once, without a restart.
 

@@ -33,7 +33,7 @@ def doctor(
         *machine.storage(place, clock=SystemClock()),
         machine.host_memory(),
         machine.token(place),
-        cluster.gateway(host=host, port=port),
+        cluster.gateway(host=host, port=port, reader=place.reader_token),
         *cluster.ray(),
     ]
     if json_:

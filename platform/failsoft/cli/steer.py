@@ -20,13 +20,16 @@ _ReleaseArgument = Annotated[
 
 
 @app.command()
-def status(url: UrlOption = DEFAULT_URL, json_: JsonOption = False) -> None:
-    """Say what a running app does now: stage, what it waits for, who answers, which replicas follow."""
+def status(url: UrlOption = DEFAULT_URL, json_: JsonOption = False, home: HomeOption = None) -> None:
+    """Say what a running app does now: stage, what it waits for, who answers, which replicas follow.
+
+    A gateway with console_token is read with the token of the home, or of $FAILSOFT_VIEWER_TOKEN.
+    """
     from failsoft.cli.rollout_words import rollout_rows
     from failsoft.demo.report import Table
     from failsoft.demo.tables import status_table, to_rich
 
-    with GatewayClient(url) as client:
+    with GatewayClient(url, reader=Home.find(home).reader_token) as client:
         answer, rollout = client.status(), _rollout(client)
     if json_:
         print_json(answer | {"rollout": rollout})

@@ -2,8 +2,8 @@
 
 The page itself holds no secret and needs no token. Nor does its feed, so that one sees in the night what happens: like
 the status route it shows stages, incidents with their reasons, and training runs to whoever reaches the gateway, unless
-the app's setting ``console_token`` asks readers for a token, too. To search the ledger, and for every order, one needs
-the operator's.
+the app's setting ``console_token`` asks readers of both for a token. To search the ledger, and for every order, one
+needs the operator's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from failsoft.console.runbook import runbook_page
 from failsoft.errors import NotAuthorizedError
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Side
-from failsoft.serving.web.auth import viewer_guard
+from failsoft.serving.web.auth import Guard
 from failsoft.serving.web.mounting import Mounted
 
 _log = logging.getLogger(__name__)
@@ -45,31 +45,14 @@ HEADERS = {
 
 
 def mount(app: FastAPI, mounted: Mounted) -> None:
-    """Add the page, its live feed and the search of the ledger."""
-    _mount(app, mounted, reader=None)
+    """Add the page, its live feed and the search of the ledger.
 
-
-def mount_for_readers(app: FastAPI, mounted: Mounted) -> None:
-    """The same for a network on which not everybody may look: the feed needs the viewer's or the operator's token.
-
-    The page itself and the runbook hold nothing that is not in every copy of this package, and stay open. Wrong tokens
-    are counted where all of the gateway's are: :mod:`failsoft.serving.web.guess_limit`.
+    Where reading needs a token the page itself and the runbook stay open: they hold nothing that is not in every copy
+    of this package. Wrong tokens are counted where all of the gateway's are: :mod:`failsoft.serving.web.guess_limit`.
     """
-    home = mounted.home
-    guard = viewer_guard(home.viewer_tokens().digests, home.operator_tokens().digests)
-
-    def reader(authorization: Annotated[str | None, Header()] = None) -> None:
-        try:
-            guard(authorization)
-        except NotAuthorizedError as error:
-            raise HTTPException(401, str(error), headers={"WWW-Authenticate": "Bearer"}) from error
-
-    _mount(app, mounted, reader=reader)
-
-
-def _mount(app: FastAPI, mounted: Mounted, *, reader: Callable[..., None] | None) -> None:
     feed = Feed(mounted.home, status=mounted.status, rollout=mounted.rollout, clock=SystemClock())
-    viewers, readers = Viewers(feed), [] if reader is None else [Depends(reader)]
+    viewers, reader = Viewers(feed), mounted.guards.reader
+    readers = [] if reader is None else [Depends(_only(reader))]
 
     async def live() -> Response:
         return StreamingResponse(viewers.watch(), media_type="text/event-stream", headers=HEADERS)
@@ -80,7 +63,7 @@ def _mount(app: FastAPI, mounted: Mounted, *, reader: Callable[..., None] | None
     _add_page(app, needs_token=reader is not None)
     app.add_api_route("/v1/console/live", live, include_in_schema=False, dependencies=readers)
     app.add_api_route("/v1/console/reader", may_read, include_in_schema=False, dependencies=readers)
-    _add_search(app, viewers, feed, _only(mounted.operator))
+    _add_search(app, viewers, feed, _only(mounted.guards.operator))
 
 
 def _add_page(app: FastAPI, *, needs_token: bool) -> None:
@@ -99,14 +82,14 @@ def _add_page(app: FastAPI, *, needs_token: bool) -> None:
         return _asset(name)
 
 
-def _only(operator: Callable[[str | None], None]) -> Callable[..., None]:
-    """A dependency that lets only an operator through."""
+def _only(guard: Guard) -> Callable[..., None]:
+    """A dependency that lets only those through whom the guard does."""
 
     def check(authorization: Annotated[str | None, Header()] = None) -> None:
         try:
-            operator(authorization)
+            guard(authorization)
         except NotAuthorizedError as error:
-            raise HTTPException(401, str(error)) from error
+            raise HTTPException(401, str(error), headers={"WWW-Authenticate": "Bearer"}) from error
 
     return check
 

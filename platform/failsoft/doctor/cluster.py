@@ -6,10 +6,10 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from failsoft.doctor.finding import Finding, Mark
-from failsoft.errors import ConfigError, FailsoftError
+from failsoft.errors import ConfigError, FailsoftError, NotAuthorizedError
 from failsoft.remote import GatewayClient
 from failsoft.serving.plan.plan import Stage
 from failsoft.serving.start_up import check_port, local_url
@@ -19,19 +19,25 @@ _RAY_ANSWERS_S = 10.0
 _LOOPBACK = ("127.", "localhost", "::1")
 
 
-def gateway(*, host: str, port: int) -> Finding:
-    """Who has the gateway's port: nobody, a gateway that answers, or somebody else."""
+def gateway(*, host: str, port: int, reader: Callable[[], str | None] = lambda: None) -> Finding:
+    """Who has the gateway's port: nobody, a gateway that answers, or somebody else.
+
+    ``reader`` finds the token for one that strangers may not read.
+    """
     try:
         check_port(host, port)
     except ConfigError:
-        return _who_answers(local_url(host, port))
+        return _who_answers(local_url(host, port), reader)
     return Finding(about="gateway", mark=Mark.GOOD, said=f"none runs, {host}:{port} is free for one")
 
 
-def _who_answers(url: str) -> Finding:
+def _who_answers(url: str, reader: Callable[[], str | None]) -> Finding:
     try:
-        with GatewayClient(url) as client:
+        with GatewayClient(url, reader=reader) as client:
             answer = client.status()
+    except NotAuthorizedError as error:
+        said = f"{url} answers, and what it does is not known here: {error}"
+        return Finding(about="gateway", mark=Mark.UNKNOWN, said=said, mend="failsoft doctor --home HOME, with its home")
     except FailsoftError as error:
         return Finding(about="gateway", mark=Mark.BAD, said=str(error), mend="another one with --port")
     stage = answer["stage"]

@@ -52,7 +52,7 @@ def build_app(config: AppSpec, settings: ServeSettings | Mapping[str, Any] | Non
     policy_at(home.root, asked.profile)  # stages that can't be meant are refused before anything starts
     gateway = asked.gateway()
     refuse_without_exporter(gateway.traces)
-    home.operator_tokens()  # made once here: replicas that start together would each make their own
+    _make_tokens(home, for_readers=asked.console_token)
     bundle = _release(home, asked.release)
     config.ladder_of(bundle)
     app = AppConfig(
@@ -63,10 +63,18 @@ def build_app(config: AppSpec, settings: ServeSettings | Mapping[str, Any] | Non
         slots=asked.slots,
         gateway=gateway,
         loading=LoadingPolicy(share=asked.loading_share),
-        mounts=console_mounts(asked.console, needs_token=asked.console_token),
+        mounts=console_mounts(is_shown=asked.console),
+        reader_token=asked.console_token,
         allow_planned_faults=asked.allow_planned_faults,
     )
     return _assembled(app, config, asked)
+
+
+def _make_tokens(home: Home, *, for_readers: bool) -> None:
+    """Once, here: replicas that start together would each make their own."""
+    home.operator_tokens()
+    if for_readers:
+        home.viewer_tokens()
 
 
 def _release(home: Home, asked: str | None) -> Bundle:

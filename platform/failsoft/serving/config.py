@@ -113,6 +113,8 @@ class AppConfig:
     """How fast a model replica reads a release while another model answers."""
     mounts: tuple[str, ...] = ()
     """More routes of each gateway, as ``package.module:function``; see :mod:`failsoft.serving.web.mounting`."""
+    reader_token: bool = False
+    """Reading what gateways say of themselves needs a token: the viewer's or the operator's of the home."""
     allow_planned_faults: bool = False
     """Let a file in the home's ``faults`` folder break this app on purpose; drills only."""
 

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from ray.serve.handle import DeploymentHandle
 
 from failsoft.artifacts.home import Home
+from failsoft.artifacts.tokens import Digests
 from failsoft.errors import FailsoftError, ServingError
 from failsoft.health.clock import SystemClock
 from failsoft.health.exporter import Exporter
@@ -55,7 +56,7 @@ from failsoft.serving.watching.outcomes import OutcomeBuffer
 from failsoft.serving.watching.reporting import Reporter
 from failsoft.serving.watching.specimens import Specimens
 from failsoft.serving.watching.watch import Watch
-from failsoft.serving.web.auth import bearer_guard, label_guard
+from failsoft.serving.web.auth import Guard, Guards, bearer_guard, label_guard, viewer_guard
 from failsoft.serving.web.label_routes import add_labels
 from failsoft.serving.web.messages import Ask
 from failsoft.serving.web.mounting import Mounted, mount_all
@@ -175,10 +176,10 @@ class Gateway(GrpcMethods):
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Serve asks for the HTTP app once this replica is made."""
         operator, limits = self._home.operator_tokens().digests, self._config.gateway
-        guard = bearer_guard(operator)
+        guards = Guards(operator=bearer_guard(operator), reader=self._reader(operator))
         app = build_routes(
             self,
-            guard,
+            guards,
             max_body_bytes=limits.max_body_bytes,
             max_requests=limits.max_requests,
             wire=wire_of(self._config.task),
@@ -186,10 +187,13 @@ class Gateway(GrpcMethods):
         )
         add_labels(app, self._exchange.take, label_guard(self._home.label_tokens().digests, operator))
         self.grpc_calls = open_protocol(app, limits, self._config.task, self._standing)
-        mounted = Mounted(home=self._home, status=self.status, rollout=self._controller.status, operator=guard)
+        mounted = Mounted(home=self._home, status=self.status, rollout=self._controller.status, guards=guards)
         mount_all(app, self._config.mounts, mounted)
         self._traces.put_around(app)
         return app
+
+    def _reader(self, operator: Digests) -> Guard | None:
+        return viewer_guard(self._home.viewer_tokens().digests, operator) if self._config.reader_token else None
 
     async def check_health(self) -> None:
         """Called by Serve.

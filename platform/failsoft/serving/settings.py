@@ -62,7 +62,8 @@ class ServeSettings(BaseModel):
     console: bool = True
     """Show the operator's page at ``/console``."""
     console_token: bool = False
-    """Reading that page needs a token, too: the one in the home's file viewer-token, or the operator's."""
+    """Reading that page, ``/v1/status`` and ``/v1/rollout`` needs a token: the one in the home's file viewer-token, or
+    the operator's. Whether a gateway lives (``/healthz``) is told to everybody."""
     allow_planned_faults: bool = False
     """Drills only: callers may break what serves."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from failsoft.artifacts.tokens import Digests, digest_of
 from failsoft.errors import NotAuthorizedError
@@ -11,6 +12,16 @@ from failsoft.errors import NotAuthorizedError
 _SCHEME = "bearer"
 Guard = Callable[[str | None], None]
 """Raises NotAuthorizedError unless an Authorization header may pass."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guards:
+    """Who may pass which of a gateway's doors."""
+
+    operator: Guard
+    """To give orders."""
+    reader: Guard | None = None
+    """To read what the gateway says of itself: its status, the rollout, the console. None: everybody may."""
 
 
 def bearer_guard(token: str | Digests) -> Guard:
@@ -36,10 +47,11 @@ def label_guard(token: str | Digests, operator: str | Digests) -> Guard:
 
 
 def viewer_guard(token: str | Digests, operator: str | Digests) -> Guard:
-    """The same for reading the console, where that needs a token."""
+    """The same for reading what a gateway says of itself, where that needs a token."""
     return _guard(
         [token, operator],
-        "the console needs a token here: give the one from the file viewer-token in the home folder, or the operator's",
+        "this gateway is read with a token: send 'Authorization: Bearer TOKEN' with the one from the file viewer-token "
+        "in the home folder, or from $FAILSOFT_VIEWER_TOKEN; the operator's opens it, too",
     )
 
 

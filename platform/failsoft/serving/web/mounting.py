@@ -11,9 +11,9 @@ from fastapi import FastAPI
 from failsoft.artifacts.home import Home
 from failsoft.errors import ConfigError
 from failsoft.serving.task import imported
+from failsoft.serving.web.auth import Guards
 
 CONSOLE = "failsoft.console.routes:mount"
-CONSOLE_WITH_TOKEN = "failsoft.console.routes:mount_for_readers"  # noqa: S105 -- a function's name, no secret
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,15 +23,13 @@ class Mounted:
     home: Home
     status: Callable[[], dict[str, Any]]
     rollout: Callable[[], Awaitable[dict[str, Any]]]
-    operator: Callable[[str | None], None]
-    """Raises NotAuthorizedError unless the ``Authorization`` header is the operator's."""
+    guards: Guards
+    """Who may order, and who may read."""
 
 
-def console_mounts(is_shown: bool, *, needs_token: bool) -> tuple[str, ...]:  # noqa: FBT001 -- the setting's own name
+def console_mounts(*, is_shown: bool) -> tuple[str, ...]:
     """What an app mounts for its console."""
-    if not is_shown:
-        return ()
-    return (CONSOLE_WITH_TOKEN if needs_token else CONSOLE,)
+    return (CONSOLE,) if is_shown else ()
 
 
 def mount_all(app: FastAPI, paths: Sequence[str], mounted: Mounted) -> None:

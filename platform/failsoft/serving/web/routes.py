@@ -29,6 +29,7 @@ from failsoft.serving.web.answer_headers import headers_of
 from failsoft.serving.web.api_description import describe, refusals
 from failsoft.serving.web.as_json import read_as_json
 from failsoft.serving.web.as_sent import as_sent
+from failsoft.serving.web.auth import Guard, Guards
 from failsoft.serving.web.bodies import BodyLimit
 from failsoft.serving.web.guess_limit import GuessLimit
 from failsoft.serving.web.headers import NAMED, CallerId, RequestId, SessionId, WaitsMs, as_id, of_one_caller
@@ -36,6 +37,7 @@ from failsoft.serving.web.messages import Ask
 from failsoft.serving.web.page_headers import PageHeaders
 from failsoft.serving.web.problems import PROTOCOL, refusal
 from failsoft.serving.web.quick_door import QuickDoor
+from failsoft.serving.web.reading import Reading, reading_of
 from failsoft.serving.web.status_bodies import HealthzBody, PlanBody, StatusBody
 from failsoft.serving.web.steering_routes import ANSWERS, Steers, add_steering
 from failsoft.serving.web.turnstile import ITEMS_EACH, RETRY_AFTER_S, Room, Turnstile
@@ -47,8 +49,6 @@ _PREDICT, _STATUS, _HEALTH = "/v1/predict", "/v1/status", "/healthz"
 _DEGRADE, _RESTORE, _PROPOSE = "/v1/degrade", "/v1/restore", "/v1/releases/{name}/propose"
 _NAMED = 80
 """Characters of a caller's own field name that are repeated to it."""
-Guard = Callable[[str | None], None]
-"""Raises NotAuthorizedError unless an Authorization header carries the operator's token."""
 
 
 class Order(BaseModel):
@@ -107,14 +107,19 @@ _ANSWERS: dict[str, dict[str, Any]] = {
 
 def build_routes(
     front: Front,
-    guard: Guard,
+    guard: Guard | Guards,
     *,
     wire: Wire,
     steers: Steers | None = None,
     max_body_bytes: int = 1_048_576,
     max_requests: int = 256,
 ) -> NettedApp:
-    """The HTTP app of one gateway replica; ``wire`` is what its callers send and get."""
+    """The HTTP app of one gateway replica; ``wire`` is what its callers send and get.
+
+    ``guard``: of the orders; everybody may read then what the gateway says of itself.
+    """
+    guards = guard if isinstance(guard, Guards) else Guards(operator=guard)
+    reading = reading_of(guards.reader)
     room = Room(front.predict, max_items=ITEMS_EACH * max_requests)
     quick_door = partial(
         QuickDoor,
@@ -132,10 +137,10 @@ def build_routes(
     app = NettedApp(layers=layers, title="failsoft gateway", version="1", description=examples.ABOUT)
     app.state.room = room
     _add_answers(app, room, wire)
-    _add_words(app, front)
-    operator = _add_operator(app, front, guard)
+    _add_words(app, front, reading)
+    operator = _add_operator(app, front, guards.operator)
     if steers is not None:
-        add_steering(app, steers, operator)
+        add_steering(app, steers, operator, reading)
     describe(app, _ANSWERS | (ANSWERS if steers is not None else {}) | {_PREDICT: wire.answer_examples})
     for error_class in _STATUS_OF:
         app.add_exception_handler(error_class, _as_problem)
@@ -173,8 +178,8 @@ def _add_answers(app: FastAPI, room: Room, wire: Wire) -> None:
     )
 
 
-def _add_words(app: FastAPI, front: Front) -> None:
-    """What the gateway says of itself."""
+def _add_words(app: FastAPI, front: Front, reading: Reading) -> None:
+    """What the gateway says of itself. Whoever asks whether it lives, a balancer say, has no token."""
 
     async def status() -> Response:
         return as_sent(front.status())
@@ -189,7 +194,8 @@ def _add_words(app: FastAPI, front: Front) -> None:
         summary="What this gateway replica knows",
         response_model=StatusBody,
         response_description="What it knows; there may be more fields than these",
-        responses=refusals(_STATUS),
+        dependencies=reading.dependencies,
+        responses=refusals(_STATUS, *reading.refusals),
     )
     app.add_api_route(
         _HEALTH,

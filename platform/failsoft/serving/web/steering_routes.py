@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from failsoft.serving.web import examples, status_examples
 from failsoft.serving.web.api_description import refusals
 from failsoft.serving.web.as_sent import as_sent
+from failsoft.serving.web.reading import Reading
 from failsoft.serving.web.rollout_bodies import RolloutBody
 from failsoft.serving.web.status_bodies import PlanBody
 
@@ -77,8 +78,8 @@ ANSWERS: dict[str, dict[str, Any]] = {ROLLOUT: {"serving": {"value": status_exam
 """For each path examples of what it says when all is well."""
 
 
-def add_steering(app: FastAPI, steers: Steers, operator: Callable[..., None]) -> None:
-    """Add the routes. ``operator`` is the dependency that lets only an operator through."""
+def add_steering(app: FastAPI, steers: Steers, operator: Callable[..., None], reading: Reading) -> None:
+    """Add the routes. ``operator`` lets only an operator through, a dependency; ``reading`` says who sees the rollout."""
 
     async def abort(name: _Name, order: Annotated[TrialOrder, Body(openapi_examples=_ORDERS)]) -> Response:
         return as_sent(await steers.abort(name, why=order.why, by=order.by))
@@ -104,10 +105,10 @@ def add_steering(app: FastAPI, steers: Steers, operator: Callable[..., None]) ->
             response_description="The plan after this, stored and in force",
             responses=refusals(path.format(name=examples.RELEASE_NAME), *_REFUSED),
         )
-    _add_rollout(app, steers)
+    _add_rollout(app, steers, reading)
 
 
-def _add_rollout(app: FastAPI, steers: Steers) -> None:
+def _add_rollout(app: FastAPI, steers: Steers, reading: Reading) -> None:
     async def rollout() -> Response:
         return as_sent(await steers.rollout())
 
@@ -118,5 +119,6 @@ def _add_rollout(app: FastAPI, steers: Steers) -> None:
         summary="Where the rollout stands and what it waits for, as the controller knows it",
         response_model=RolloutBody,
         response_description="What it knows; there may be more fields than these",
-        responses=refusals(ROLLOUT, 503),
+        dependencies=reading.dependencies,
+        responses=refusals(ROLLOUT, *reading.refusals, 503),
     )
