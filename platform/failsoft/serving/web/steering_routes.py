@@ -79,7 +79,7 @@ ANSWERS: dict[str, dict[str, Any]] = {ROLLOUT: {"serving": {"value": status_exam
 
 
 def add_steering(app: FastAPI, steers: Steers, operator: Callable[..., None], reading: Reading) -> None:
-    """Add the routes. ``operator`` lets only an operator through, a dependency; ``reading`` says who sees the rollout."""
+    """Add the routes. ``operator`` is what lets only an operator through; ``reading`` says who may see the rollout."""
 
     async def abort(name: _Name, order: Annotated[TrialOrder, Body(openapi_examples=_ORDERS)]) -> Response:
         return as_sent(await steers.abort(name, why=order.why, by=order.by))
