@@ -18,6 +18,7 @@ from failsoft.artifacts.home import (
     Home,
 )
 from failsoft.artifacts.signing_keys import make_signing
+from failsoft.cli import main as _commands  # noqa: F401 -- importing it hangs the commands on the app
 from failsoft.cli.app import app
 from failsoft.errors import FailsoftError
 from failsoft.health.clock import ManualClock
