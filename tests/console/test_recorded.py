@@ -20,6 +20,10 @@ pytestmark = needs_chromium
 playwright = pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 expect = playwright.expect
+_EXTENTS = """places => Object.fromEntries(places.map((place) => {
+  const box = document.querySelector(place).getBoundingClientRect();
+  return [place, [box.top, box.bottom]];
+}))"""
 SCREENS = {"desktop": (1280, 800), "phone": (390, 844)}
 
 
@@ -66,11 +70,14 @@ def hit_at_most(there: Recorded, why: str) -> int:
 
 
 def assert_on_screen(page: Any, height: int) -> None:
-    """Nobody has to scroll for who answers, and for all that is said of the incident."""
-    for place in ("#glance", "#happening article", "#happening a"):
-        box = page.locator(place).bounding_box()
-        assert box["y"] >= 0.0
-        assert box["y"] + box["height"] <= height, f"{place} ends at {box['y'] + box['height']:.0f} of {height}"
+    """Nobody has to scroll for who answers, and for all that is said of the incident.
+
+    Measured within the page, at one moment: what is said of it is made anew while it goes on.
+    """
+    places = ["#glance", "#happening article", "#happening a"]
+    for place, (top, end) in page.evaluate(_EXTENTS, places).items():
+        assert top >= 0.0, place
+        assert end <= height, f"{place} ends at {end:.0f} of {height}"
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
