@@ -12,7 +12,7 @@ from failsoft.serving.fallback.rungs import trees_and_rules
 from failsoft.serving.intents import INTENT_ANSWERS
 from failsoft.serving.quality.intents import IntentsAndEntities
 from failsoft.serving.settings import ServeSettings, settings_of
-from failsoft.serving.task import AppSpec
+from failsoft.serving.task import AppSpec, app_named
 
 __all__ = ["APP_NAME", "ServeSettings", "app", "build", "settings_of"]
 
@@ -33,5 +33,7 @@ def build(settings: ServeSettings) -> Application:
 
 
 def app(args: Mapping[str, Any]) -> Application:
-    """Builder for ``serve run serve_apps:app [home=… release=… profile=drill gateways=2 …]``."""
-    return build(settings_of(args))
+    """Builder for ``serve run serve_apps:app [home=… release=… profile=drill gateways=2 … app=module:config]``."""
+    own = args.get("app")
+    settings = settings_of({name: value for name, value in args.items() if name != "app"})
+    return build_app(SPEC if own is None else app_named(own), settings)

@@ -23,7 +23,8 @@ def options_of_train() -> set[str]:
 
 
 def test_both_ways_to_start_the_job_take_the_same_options_by_the_same_names() -> None:
-    assert options_of_train() - {"--json"} == options_of_the_job(), "how a result is printed is for the terminal"
+    here_only = {"--json", "--submit", "--working-dir", "--follow", "--no-follow", "--stop-on-interrupt"}
+    assert options_of_train() - here_only == options_of_the_job(), "who carries it out, and how it is told, is not it"
 
 
 def asked_of_train(monkeypatch: pytest.MonkeyPatch, *words: str) -> JobConfig:
@@ -57,6 +58,15 @@ def test_the_same_words_ask_both_for_the_same_job_and_none_is_left_at_its_defaul
     only_in_python |= {"resize", "ray_patience_s", "node_faults", "watch", "notice", "fabric", "storage"}
     only_in_python |= {"driver_watch"}
     assert same - only_in_python == {"home", "run", "preset", "data", "faults", "node_mtbf_s"}
+
+
+def test_a_job_that_is_handed_on_is_asked_for_by_the_same_words(tmp_path: Path) -> None:
+    from failsoft.cli.train_submit import words_of
+
+    words = ["--home", str(tmp_path), "--run", "r", *WORDS.split()]
+    given = parser().parse_args(words)
+    assert config_of(parser().parse_args(words_of(given))) == config_of(given)
+    assert words_of(parser().parse_args(["--run", "r"])) == ["--run", "r"], "what is its default is left out"
 
 
 def test_the_mean_time_between_failures_is_asked_for_as_a_duration(

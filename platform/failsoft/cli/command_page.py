@@ -23,7 +23,10 @@ _TRAINING = {
     143: "told to leave (SIGTERM, `failsoft preempt`): all is saved, the same command goes on",
 }
 EXITS: Mapping[str, Mapping[int, str]] = {
-    "train": {**_TRAINING, 130: "a second Ctrl-C: the last checkpoint stands"},
+    "train": {
+        **_TRAINING,
+        130: "a second Ctrl-C: the last checkpoint stands; with --submit the first one, and the job goes on",
+    },
     "gate": {2: "a gate failed or could not be measured: the release must not serve"},
     "release publish": {2: "a gate failed: nothing was published"},
     "release promote": {2: "with --when-gated: a gate failed, nothing was promoted"},
@@ -36,7 +39,7 @@ EXITS: Mapping[str, Mapping[int, str]] = {
     "preempt": {143: "it was told, and has not left within --wait"},
     "purge": {2: "a copy of a removed text lies elsewhere in the home, and is named"},
     "events": {0: "done; also Ctrl-C with --follow"},
-    "serve": {0: "done; also Ctrl-C, after all of it is stopped"},
+    "serve": {0: "done; also Ctrl-C, after all of it is stopped; with --address: the app runs on the cluster"},
     "alerts run": {0: "done; also Ctrl-C"},
 }
 """What is particular to a command, by its name; where there is nothing, the table of all commands holds."""

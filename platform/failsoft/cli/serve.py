@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from argparse import Namespace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,10 +17,13 @@ from failsoft.artifacts.home import Home
 from failsoft.cli.app import HomeOption, app, console
 from failsoft.cli.completion import complete_release
 from failsoft.cli.said import progress
+from failsoft.errors import ConfigError
+from failsoft.health.clock import SystemClock
 from failsoft.ingress import LOOPBACK, Entry, Ingress, entry
 from failsoft.local_ray import local_ray
 
 if TYPE_CHECKING:
+    from failsoft.serving.settings import ServeSettings
     from failsoft.serving.task import AppSpec
 
 _SLOW_MS = 25.0
@@ -45,6 +49,13 @@ _TracesOption = Annotated[
 _KeepOption = Annotated[
     bool, typer.Option("--keep-texts", help="Keep texts of a few requests that go wrong, for replay; for 30 days.")
 ]
+_AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Deploy on the Ray cluster whose dashboard is there, as in http://127.0.0.1:8265, and leave it running.",
+    ),
+]
 _AppOption = Annotated[
     str | None, typer.Option("--app", help="Own app, as package.module:config; the example without it.")
 ]
@@ -62,39 +73,90 @@ def serve(
     traces: _TracesOption = None,
     own: _AppOption = None,
     keep_texts: _KeepOption = False,
+    address: _AddressOption = None,
     home: HomeOption = None,
 ) -> None:
-    """Serve a release behind the three nets, on a private Ray on this machine, until Ctrl-C."""
+    """Serve a release behind the three nets, on a private Ray on this machine, until Ctrl-C.
+
+    With --address on a cluster that has failsoft on every node, where it stays; the same command again with another
+    value changes it in place. Paths, ports and $FAILSOFT_HOME are then the cluster's.
+    """
+    given = Namespace(**locals())
+    if address is None:
+        _serve_here(given)
+    else:
+        _deploy(given)
+
+
+def _serve_here(given: Namespace) -> None:
+    """On a Ray of its own, until Ctrl-C."""
     from failsoft.serving.start_up import check_start
 
     sys.path.insert(0, str(Path.cwd()))  # where an own app lies, as for ``serve run``; Ray's workers look there, too
-    root = Home.find(home)
-    for remark in check_start(root, host=host, port=port):
+    root = Home.find(given.home)
+    for remark in check_start(root, host=given.host, port=given.port):
         console.print(f"[yellow]mind:[/yellow] {escape(remark)}", highlight=False)
-    with entry(ingress, host=host) as way, way.in_force(), local_ray(num_cpus=4):
+    with entry(given.ingress, host=given.host) as way, way.in_force(), local_ray(num_cpus=4):
         from failsoft.serving.app import build_app
         from failsoft.serving.task import app_named
-        from serve_apps.intent_ner import SPEC, settings_of
+        from serve_apps.intent_ner import SPEC
         from serve_apps.runtime import start
 
-        spec = SPEC if own is None else app_named(own)
-        asked = {"home": root.root, "release": release, "profile": profile, "gateways": gateways, "traces": traces}
-        asked |= {"keep_texts": keep_texts}
-        settings = settings_of(asked | {"grpc_from": "loopback" if host == LOOPBACK else "anywhere"})
+        spec = SPEC if given.own is None else app_named(given.own)
         with progress.status("starting gateways, models, fallback and controller"):
-            running = start(settings, port=port, host=host, make=partial(build_app, spec), grpc_port=grpc_port)
+            running = start(
+                _settings(given, root),
+                port=given.port,
+                host=given.host,
+                make=partial(build_app, spec),
+                grpc_port=given.grpc_port,
+            )
         try:
-            _say_hello(running.url, running.first_status, way, profile, body=_body_for(spec))
-            _say_grpc(grpc_port, way)
+            _say_hello(running.url, running.first_status, way, given.profile, body=_body_for(spec))
+            _say_grpc(given.grpc_port, way)
             _watch(running.url)
         finally:
             running.stop()
 
 
+def _settings(given: Namespace, root: Home) -> ServeSettings:
+    from failsoft.serving.settings import settings_of
+
+    asked = {name: getattr(given, name) for name in ("release", "profile", "gateways", "traces", "keep_texts")}
+    return settings_of(asked | {"home": root.root, "grpc_from": "loopback" if given.host == LOOPBACK else "anywhere"})
+
+
+def _deploy(given: Namespace) -> None:
+    """On the cluster at ``--address``."""
+    from failsoft.cli.clusters import cluster_at
+    from failsoft.cli.serve_cluster import deployed, wanted_of
+
+    if given.ingress is not None:
+        raise ConfigError(
+            "--ingress is for this machine's own Ray: on a cluster RAY_SERVE_ENABLE_HA_PROXY=1 of ray start chooses it"
+        )
+    wanted = wanted_of(given)
+    cluster = cluster_at(given.address)
+    for remark in cluster.remarks:
+        console.print(f"[yellow]mind:[/yellow] {escape(remark)}", highlight=False)
+    from ray.dashboard.modules.serve.sdk import ServeSubmissionClient
+
+    try:
+        url = deployed(ServeSubmissionClient(cluster.url), wanted, say=progress.print, clock=SystemClock())
+    except KeyboardInterrupt:
+        progress.print(f"Ctrl-C: the cluster goes on with it; see: serve status --address {cluster.url}")
+        raise typer.Exit(130) from None
+    for line in (
+        f"the app runs on Ray {cluster.ray}; each node with a gateway listens at [bold]{escape(url)}[/bold]",
+        f"next: failsoft status --url {escape(url)}    # from a node; also: serve status --address {cluster.url}",
+        f"      serve shutdown --address {cluster.url}    # ends Serve there, with all its apps",
+    ):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
 def _watch(url: str) -> None:
     """Until Ctrl-C; a slow way in is said."""
     from failsoft.demo.waiting import until_interrupted
-    from failsoft.health.clock import SystemClock
     from failsoft.serving.web.ingress_watch import IngressProbe, P99Watch
 
     with IngressProbe(url, P99Watch(limit_ms=_SLOW_MS), console.print, clock=SystemClock()):

@@ -6,9 +6,12 @@ from argparse import Namespace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import typer
+
 from failsoft.cli import train_options as ask
 from failsoft.cli.app import HomeOption, app, console
 from failsoft.cli.said import JsonOption, print_json, progress
+from failsoft.errors import ConfigError
 from failsoft.training.escalation import Poisoned
 from failsoft.training.snapshots.snapshot_place import SnapshotPlace
 
@@ -48,17 +51,44 @@ def train(
     preflight: ask.PreflightOption = True,
     spares: ask.SparesOption = True,
     publish: ask.PublishOption = True,
+    submit: ask.SubmitOption = None,
+    working_dir: ask.WorkingDirOption = None,
+    follow: ask.FollowOption = True,
+    stop_on_interrupt: ask.StopOnInterruptOption = False,
     json_: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Train intents and slots, print the quality as a table, gate and publish a release.
 
     On the Ray of $RAY_ADDRESS, else on a private one. Ctrl-C saves and leaves; the same command goes on.
+    With --submit a cluster carries it out and only its log is here: Ctrl-C leaves it to go on, paths are the cluster's.
     """
-    given = Namespace(**locals())  # by the names that ``python -m train_jobs.intent_ner`` knows them
+    _carry_out(Namespace(**locals()))  # by the names that ``python -m train_jobs.intent_ner`` knows them
+
+
+def _carry_out(given: Namespace) -> None:
     from train_jobs.options import config_of
 
-    _show_result(_trained(config_of(given)), json_=json_)
+    if given.submit is not None:
+        raise typer.Exit(_submitted(given))
+    if given.working_dir is not None or given.stop_on_interrupt or not given.follow:
+        raise ConfigError(
+            "--working-dir, --no-follow and --stop-on-interrupt are for a job that is handed on: --submit"
+        )
+    _show_result(_trained(config_of(given)), json_=given.json_)
+
+
+def _submitted(given: Namespace) -> int:
+    from failsoft.cli.train_submit import Submission, submit_train
+
+    how = Submission(
+        address=given.submit,
+        folder=given.working_dir,
+        follow=given.follow,
+        stop_on_interrupt=given.stop_on_interrupt,
+        json=given.json_,
+    )
+    return submit_train(given, how)
 
 
 def _trained(config: JobConfig) -> JobResult:

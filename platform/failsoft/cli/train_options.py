@@ -88,3 +88,21 @@ ValidateEpochOption = Annotated[
 ]
 SparesOption = Annotated[bool, typer.Option("--spares/--no-spares", help="Keep warm processes for a restart.")]
 PublishOption = Annotated[bool, typer.Option("--publish/--no-publish", help="Publish a release at the end.")]
+SubmitOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="Hand it to the Ray cluster whose dashboard is there, as in http://127.0.0.1:8265."
+    ),
+]
+WorkingDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", help="With --submit: upload it for the job to run in. A checkout that is here; else nothing."
+    ),
+]
+FollowOption = Annotated[
+    bool, typer.Option("--follow/--no-follow", help="With --submit: show its log and end as it ends.")
+]
+StopOnInterruptOption = Annotated[
+    bool, typer.Option("--stop-on-interrupt", help="With --submit: Ctrl-C stops the job; else the job goes on.")
+]
