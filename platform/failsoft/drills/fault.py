@@ -77,8 +77,6 @@ class DrillFault(StrEnum):
 Argument = float | str
 """What a fault is told beside its place: a size, a duration, a name."""
 
-_NONE: Mapping[str, Argument] = MappingProxyType({})
-
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedFault:
@@ -90,7 +88,7 @@ class PlannedFault:
     """Where in the phase: 0.0 is its beginning, 1.0 its end. The subject knows how many steps or seconds that is."""
     seed: int = 0
     """Of whatever the fault chooses by chance: which byte, which replica."""
-    arguments: Mapping[str, Argument] = field(default=_NONE)
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
     """By name; one that the kind does not know is refused by the subject."""
 
     def __post_init__(self) -> None:

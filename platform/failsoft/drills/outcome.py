@@ -30,6 +30,8 @@ class Outcome:
     """Visible files that are neither their old nor their new content."""
     left: int = 0
     """Processes or ports that the subject left behind."""
+    again: int = 0
+    """Training: steps that were done once more, since the work of before was undone. A cost, no loss."""
     seen: tuple[str, ...] = ()
     """What a user saw of it, oldest first: lines of the ledger, the last words of the output, codes of answers."""
     mend: str = ""
@@ -42,6 +44,8 @@ class Outcome:
         if not self.seconds >= 0.0 or not math.isfinite(self.seconds):
             raise ConfigError(f"an outcome took {self.seconds} seconds; give what a monotonic clock measured")
         counts = {"lost": self.lost, "repeated": self.repeated, "torn": self.torn, "left": self.left}
+        if self.again < 0:
+            raise ConfigError(f"an outcome has again {self.again}; a count starts at 0")
         for name, count in counts.items():
             if count < 0:
                 raise ConfigError(f"an outcome has {name} {count}; a count starts at 0")
@@ -79,6 +83,7 @@ class Outcome:
             "repeated": self.repeated,
             "torn": self.torn,
             "left": self.left,
+            "again": self.again,
             "seen": list(self.seen),
             "mend": self.mend,
         }
