@@ -17,6 +17,7 @@ from failsoft.alerts.office import at_work
 from failsoft.alerts.settings import Target
 from failsoft.health.clock import ManualClock
 from tests.alerts.made import Post, book, target
+from tests.dripping import dripping
 
 
 class Office:
@@ -155,6 +156,22 @@ def test_half_characters_are_sent_as_their_code() -> None:
         status = post_json(f"http://127.0.0.1:{server.server_port}/", {"why": "a file \udcff"}, 10.0)
         thread.join()
     assert (status, json.loads(asked[0])) == (204, {"why": "a file \udcff"})
+
+
+def test_a_target_that_drips_its_answer_holds_a_courier_no_longer_than_one_that_is_silent(
+    tmp_path: Path, office: Office, caplog: pytest.LogCaptureFixture
+) -> None:
+    with dripping() as there:
+        with pytest.raises(httpx.TimeoutException):
+            post_json(f"http://127.0.0.1:{there.port}/hook", {"why": "one"}, 0.5)
+        ledger, folder = book(tmp_path, ManualClock()), tmp_path / "alerts"
+        policy = DeliveryPolicy(tries=2, timeout_s=0.5)
+        to = target(to=f"http://127.0.0.1:{there.port}/hook")
+        first = Courier(to, tmp_path / "ledger.jsonl", folder, clock=ManualClock(), post=post_json, policy=policy)
+        ledger.record("trip", "one")
+        assert (first.carry(), first.passed_over) == (0, 1)
+        first.close()
+    assert "Timeout" in caplog.text
 
 
 def test_a_courier_that_stumbles_is_said_once_and_goes_on() -> None:

@@ -8,6 +8,7 @@ then passed over for that message, with a word in the log: old alarms help nobod
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -143,11 +144,31 @@ class Courier:
 
 
 def post_json(address: str, body: dict[str, object], timeout_s: float) -> int:
-    """Send it; follows no redirect, and reads of the answer no more than its status."""
+    """Send it; follows no redirect, and reads of the answer no more than its status.
+
+    Not to be called where an event loop runs.
+
+    Args:
+        address: of the target.
+        body: goes as JSON.
+        timeout_s: for all of it, whatever the target drips in between: httpx's own is for each wait on the socket.
+
+    Raises:
+        httpx.HTTPError: there was no answer in that time.
+        httpx.InvalidURL: the address is none.
+    """
     written = json.dumps(body).encode("ascii")  # half characters, which a file's name may have, go as their code
+    try:
+        return asyncio.run(_post(address, written, timeout_s))
+    except TimeoutError as error:
+        raise httpx.TimeoutException(f"no whole answer within {timeout_s:g} s") from error
+
+
+async def _post(address: str, written: bytes, timeout_s: float) -> int:
     kind = {"Content-Type": "application/json"}
-    with (
-        httpx.Client(timeout=timeout_s, follow_redirects=False) as client,
+    async with (
+        asyncio.timeout(timeout_s),
+        httpx.AsyncClient(timeout=timeout_s, follow_redirects=False) as client,
         client.stream("POST", address, content=written, headers=kind) as answer,
     ):
         return answer.status_code

@@ -20,6 +20,7 @@ from failsoft.serving.tracing.otlp import OtlpSender
 from failsoft.serving.tracing.outbox import AT_ONCE, Outbox
 from failsoft.serving.tracing.spans import Bundle, Kind, Span, Spot
 from tests.conftest import ROOT
+from tests.dripping import dripping
 from tests.serving.tracing.receiver import Receiver, answers, receiving
 
 URL = "http://127.0.0.1:4318/v1/traces"
@@ -165,6 +166,20 @@ def test_an_answer_without_end_is_not_read() -> None:
             box.offer(bundle())
             receiver.wait(lambda it: bool(it.bodies))
         assert box.counts()["sent"] == 2
+
+
+def test_a_collector_that_drips_its_headers_holds_the_sending_thread_no_longer_than_a_silent_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with dripping() as there, caplog.at_level(logging.WARNING):
+        settings = config(f"http://127.0.0.1:{there.port}/v1/traces")
+        with sending(OtlpSender(settings, {}), settings) as box:
+            box.offer(bundle())
+            box.close(within_s=15.0)
+            assert not box.is_alive, "the thread is still held"
+        assert box.counts() == {"sent": 0, "queue_full": 0, "not_delivered": 2}
+    (words,) = ours(caplog)
+    assert "timeout" in words.casefold()
 
 
 def test_headers_for_the_collector_come_from_the_environment_and_are_never_said(

@@ -22,6 +22,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 from failsoft.errors import ServingError
 from failsoft.serving.tracing.config import TraceConfig
 from failsoft.serving.tracing.spans import Bundle, Kind, Span, Spot
+from failsoft.serving.tracing.whole_exchange import WholeExchange
 
 _KINDS = {Kind.SERVER: SpanKind.SERVER, Kind.CLIENT: SpanKind.CLIENT, Kind.INTERNAL: SpanKind.INTERNAL}
 _SCOPE = InstrumentationScope("failsoft")
@@ -56,9 +57,7 @@ class OtlpSender:
         logger.addHandler(_HEARD)
         logger.propagate = False
         self._resource = _resource(resource)
-        self._exporter = OTLPSpanExporter(
-            endpoint=config.endpoint, timeout=config.timeout_s, session=_session(direct=config.is_loopback)
-        )
+        self._exporter = OTLPSpanExporter(endpoint=config.endpoint, timeout=config.timeout_s, session=_session(config))
 
     def __call__(self, bundles: Sequence[Bundle]) -> None:
         """Send them, tries again included.
@@ -77,14 +76,16 @@ def _resource(said: Mapping[str, str]) -> Resource:
     return made.merge(Resource({"service.name": "failsoft"})) if nameless else made
 
 
-def _session(*, direct: bool) -> requests.Session:
+def _session(config: TraceConfig) -> requests.Session:
     """Answers are not read: their status says all, and one without end would fill this process's memory.
 
     A collector on this machine is asked without any proxy, and without what ``.netrc`` may say of the host.
     """
     session = requests.Session()
     session.stream = True
-    session.trust_env = not direct
+    session.trust_env = not config.is_loopback
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, WholeExchange(config.timeout_s))
     session.hooks["response"] = [_close]
     return session
 

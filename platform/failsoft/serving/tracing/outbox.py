@@ -59,6 +59,11 @@ class Outbox:
         self._offered += spans
         self._waiting.append(bundle)
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether its thread is at work."""
+        return self._thread.is_alive()
+
     def counts(self) -> dict[str, int]:
         """Spans by what became of them."""
         return {"sent": self._sent, "queue_full": self._dropped, "not_delivered": self._not_delivered}
