@@ -162,11 +162,7 @@ def app_here(
 ) -> Iterator[AppHere]:
     """The app for the time of the block. Spans of the history are short, so that nobody has to wait for them."""
     release = publish(home)
-    patch.setattr(answer_history, "SPAN_S", span_s)
-    patch.setattr(gateway_module, "_RELEASE_RETRY_S", span_s)
-    patch.setattr(gateway_module, "RaySink", _Nowhere)
-    patch.setattr(serve, "get_replica_context", lambda: SimpleNamespace(app_name="failsoft"))
-    patch.setattr(gateway_module, "start_controller", lambda _config: None)
+    _without_ray(patch, span_s)
     given: dict[str, Any] = {"specimens": SpecimenPolicy(), "deadline_ms": 2000.0} | limits
     config = AppConfig(
         home=home,
@@ -193,6 +189,14 @@ def app_here(
     finally:
         over.set()
         thread.join(WAIT_S)
+
+
+def _without_ray(patch: pytest.MonkeyPatch, span_s: float) -> None:
+    patch.setattr(answer_history, "SPAN_S", span_s)
+    patch.setattr(gateway_module, "_RELEASE_RETRY_S", span_s)
+    patch.setattr(gateway_module, "RaySink", _Nowhere)
+    patch.setattr(serve, "get_replica_context", lambda: SimpleNamespace(app_name="failsoft"))
+    patch.setattr(gateway_module, "start_controller", lambda _config: None)
 
 
 async def _serve(
