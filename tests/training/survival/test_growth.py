@@ -53,6 +53,22 @@ def test_not_knowing_is_no_room() -> None:
     assert growth.look(2, 11.0) is None
 
 
+def test_one_more_worker_is_worth_a_new_start_of_few_and_not_of_thousands() -> None:
+    assert grows_at(begun(workers=59, most=100), 0.0, 100.0) == 10.0
+    large = begun(workers=2040, most=2080)
+    assert grows_at(large, 0.0, 100.0) is None
+    assert grows_at(large, 200.0, 300.0, spare=35) is not None
+
+
+def test_what_fills_the_run_up_counts_and_no_room_beyond_it() -> None:
+    assert grows_at(begun(workers=2047, most=2048), 0.0, 100.0, spare=40) is None
+
+
+def test_a_resize_that_costs_more_than_it_may_take_to_pay_back_is_refused() -> None:
+    with pytest.raises(ConfigError, match="costs_s is 60.0 and pays_back_s 60.0"):
+        ResizePolicy(pays_back_s=60.0)
+
+
 def test_a_run_that_has_all_it_may_have_does_not_grow() -> None:
     assert grows_at(begun(workers=4), 0.0, 100.0) is None
 

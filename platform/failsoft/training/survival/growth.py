@@ -34,6 +34,11 @@ class ResizePolicy:
     """A growth that held for so long was no mistake, and former ones are forgotten."""
     rest: BackoffPolicy = field(default_factory=_rest)
     """After a growth that did not hold: no other for so long, longer with each."""
+    costs_s: float = 60.0
+    """All workers save, leave and start anew; so long nothing is trained."""
+    pays_back_s: float = 3600.0
+    """Within so long the added workers must have done what the resize has cost: one more worker is worth it for up to
+    59, and of two thousand 35 must come together. Whatever starts a large run anew takes them up for nothing."""
 
     def __post_init__(self) -> None:
         """Refuse looks without a pause, and waits that never end."""
@@ -42,6 +47,15 @@ class ResizePolicy:
         for name in ("steady_s", "settle_s", "calm_s"):
             if not getattr(self, name) >= 0.0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; use 0 or more seconds")
+        if not 0.0 <= self.costs_s < self.pays_back_s:
+            raise ConfigError(
+                f"costs_s is {self.costs_s} and pays_back_s {self.pays_back_s}; what a resize costs must be less than "
+                "the time in which it pays"
+            )
+
+    def worth(self, workers: int, more: int) -> bool:
+        """Whether so many more pay back what all of them together lose by the resize."""
+        return more * (self.pays_back_s - self.costs_s) >= workers * self.costs_s
 
 
 class Growth:
@@ -96,5 +110,9 @@ class Growth:
         self._spare = spare if self._spare is None else min(self._spare, spare)
         if now_s < self._rests_until_s or now_s - self._since_s < self._policy.steady_s:
             return None
+        target = min(self._most, workers + self._spare)
+        if not self._policy.worth(workers, target - workers):
+            self._spare, self._since_s = spare, now_s  # there may be more by now than there was at each look before
+            return None
         self._asked = True
-        return min(self._most, workers + self._spare)
+        return target
