@@ -1,0 +1,63 @@
+"""Requests of others beside the steady ones, sent by a process of their own."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from failsoft.drills.serving.course import Wave
+from failsoft.health.json_object import json_object
+
+_LATE_S = 60.0
+"""A busy machine starts a process late."""
+
+
+class CrowdHand:
+    """Others ask, from a process of their own.
+
+    Args:
+        asked: see :class:`failsoft.drills.serving.crowd.Crowd`.
+        bodies: what they send.
+        folder: for what the process is told.
+        role: for the words.
+    """
+
+    def __init__(self, asked: dict[str, Any], bodies: Sequence[bytes], *, folder: Path, role: str) -> None:
+        self._asked = asked | {"bodies": [base64.b64encode(body).decode() for body in bodies]}
+        self._file, self._role = folder / f"crowd-{role.replace(' ', '-')}.json", role
+        self._process: subprocess.Popen[bytes] | None = None
+        self._wave = Wave()
+
+    def strike(self) -> str:
+        """They begin."""
+        self._file.write_text(json.dumps(self._asked), "utf-8")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "failsoft.drills.serving.crowd", str(self._file)], stdout=subprocess.PIPE
+        )
+        return f"{self._asked['clients']} clients with {self._role} for {self._asked['seconds']:g} s"
+
+    def mend(self) -> None:
+        """They end by themselves; what they saw."""
+        if self._process is None:
+            return
+        try:
+            said, _ = self._process.communicate(timeout=float(self._asked["seconds"]) + _LATE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            said, _ = self._process.communicate()
+        counts = json_object(said) or {}
+        words = tuple(map(str, counts.get("words", ())))
+        self._wave = Wave(asked=int(counts.get("asked", 0)), wrong=int(counts.get("wrong", 0)), words=words)
+
+    def reached(self) -> bool | None:
+        """Whether they got to ask anything."""
+        return self._wave.asked > 0
+
+    def wave(self) -> Wave:
+        """What they saw."""
+        return self._wave

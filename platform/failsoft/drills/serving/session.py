@@ -1,0 +1,122 @@
+"""One start of the drilled app for many faults: what it is, what it answers when healthy, and whether it is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from failsoft.drills.serving.answers import Answer, Expectation
+from failsoft.drills.serving.course import Healthy, by_model
+from failsoft.drills.serving.hosting import Host
+from failsoft.drills.serving.parts import Parts, has_routes, is_ours, payloads_of, route_of, status_of
+from failsoft.drills.serving.target import ServeTarget
+from failsoft.drills.serving.traffic import Asking, Traffic
+from failsoft.errors import ServingError
+from failsoft.health.clock import Clock
+
+LEARN_S = 3.0
+"""The healthy app is watched for so long before anything is done to it."""
+_LOOK_S = 0.1
+_STEADY_S = 1.5
+_ROUTES_WITHIN_S = 20.0
+"""Serve's proxy hears of an app a moment after it runs."""
+
+
+class Session:
+    """The app under drill, started or found at its address.
+
+    Args:
+        target: which.
+        clock: waits and times.
+    """
+
+    def __init__(self, target: ServeTarget, clock: Clock) -> None:
+        self.target, self.clock = target, clock
+        self.parts: Parts | None = None
+        self.asking: Asking | None = None
+        self.healthy: Healthy | None = None
+        self.ours = False
+        """Whether it has failsoft's own routes."""
+
+    def start(self, folder: Path) -> None:
+        """Start it, or find it; then learn what it answers.
+
+        Raises:
+            ServingError: it does not start, or does not answer steadily.
+        """
+        url = self.target.address
+        if url is None:
+            host = Host(self.target, folder / "host.log", self.clock)
+            self.parts = Parts(self.target, host, self.clock)
+            host.start()
+            url = host.url
+        self._learn(url.rstrip("/"))
+
+    def whole(self, traffic: Traffic) -> bool:
+        """Whether requests go as they did before any fault."""
+        if self.healthy is None:
+            return False
+        now_s = self.clock.monotonic_s()
+        return self.healthy.whole(traffic.now(), now_s, self.target.rate_hz, self.target.model_sources)
+
+    def until(self, holds: Callable[[], bool], within_s: float) -> bool:
+        """Wait for something; False when it does not come in time."""
+        until_s = self.clock.monotonic_s() + within_s
+        while not holds():
+            if self.clock.monotonic_s() > until_s:
+                return False
+            self.clock.sleep_s(_LOOK_S)
+            if self.parts is not None:
+                self.parts.host.family.look()
+        return True
+
+    def close(self) -> tuple[str, ...]:
+        """End what was started; what did not end by itself."""
+        left = () if self.parts is None else self.parts.host.close()
+        self.parts, self.asking, self.healthy = None, None, None
+        return left
+
+    def _learn(self, url: str) -> None:
+        if self.parts is not None:
+            self.until(lambda: has_routes(url), _ROUTES_WITHIN_S)
+        self.ours = is_ours(status_of(url))
+        route = route_of(self.target, ours=self.ours)
+        asking = Asking(url=url + route, payloads=payloads_of(self.target, url, route), target=self.target)
+        with Traffic(asking, self.clock) as traffic:
+            steady = self.until(lambda: self._steady(traffic.now()), self.target.settle_within_s)
+        if not steady:
+            raise ServingError(f"{self.target.name} does not answer steadily at {asking.url}: {_words(traffic.now())}")
+        with Traffic(asking, self.clock, keep_bodies=True) as traffic:
+            self.clock.sleep_s(LEARN_S)
+        seen = traffic.now()
+        if not seen or any(one.lost for one in seen):
+            raise ServingError(f"{self.target.name} lost requests before any fault at {asking.url}: {_words(seen)}")
+        self._remember(asking, traffic)
+
+    def _remember(self, asking: Asking, traffic: Traffic) -> None:
+        """What was learned; a field called source that never names a model of failsoft's says something else."""
+        seen = traffic.now()
+        if not self.ours and not any(one.source in self.target.model_sources for one in seen):
+            self.target = replace(self.target, source_field="")
+        self.healthy = Healthy.of(seen, self.target.model_sources)
+        self.asking = replace(asking, target=self.target, expected=Expectation(traffic.bodies))
+
+    def _steady(self, answers: list[Answer]) -> bool:
+        """A second and a half of nothing but answers, by the model where the app says who answers."""
+        now_s = self.clock.monotonic_s()
+        lately = [one for one in answers if one.done_s >= now_s - _STEADY_S]
+        if len(lately) < 0.6 * self.target.rate_hz * _STEADY_S or any(one.lost for one in lately):
+            return False
+        models = sum(by_model(one, self.target.model_sources) for one in lately)
+        return not self.ours or models >= 0.9 * len(lately)
+
+
+def _words(answers: list[Answer]) -> str:
+    """The last that was wrong."""
+    if not answers:
+        return "nothing answers"
+    lost = [one for one in answers if one.lost]
+    if lost:
+        return f"{len(lost)} of {len(answers)} got {lost[-1].status or 'no answer'} {lost[-1].reason}"
+    return f"the last one came from {answers[-1].source}: {answers[-1].reason}"
