@@ -14,6 +14,7 @@ from failsoft.cli import commands as _commands  # noqa: F401 -- importing it han
 from failsoft.cli import doctor as _doctor  # noqa: F401 -- the same
 from failsoft.cli import events as _events  # noqa: F401 -- the same
 from failsoft.cli import fetch as _fetch  # noqa: F401 -- the same
+from failsoft.cli import fleet as _fleet  # noqa: F401 -- the same
 from failsoft.cli import gate as _gate  # noqa: F401 -- the same
 from failsoft.cli import incidents as _incidents  # noqa: F401 -- the same
 from failsoft.cli import letters as _letters  # noqa: F401 -- the same

@@ -65,7 +65,7 @@ def test_what_fills_the_run_up_counts_and_no_room_beyond_it() -> None:
 
 
 def test_a_resize_that_costs_more_than_it_may_take_to_pay_back_is_refused() -> None:
-    with pytest.raises(ConfigError, match="costs_s is 60.0 and pays_back_s 60.0"):
+    with pytest.raises(ConfigError, match=r"costs_s is 60\.0 and pays_back_s 60\.0"):
         ResizePolicy(pays_back_s=60.0)
 
 
