@@ -13,11 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 from failsoft.cli import doctor as _doctor  # noqa: F401 -- hangs its command on the app
+from failsoft.cli import events as events_module
 from failsoft.cli.app import app
-from failsoft.cli.events import moment_s
+from failsoft.cli.events import Wanted, moment_s, newest
 from failsoft.errors import ConfigError
 from failsoft.health.clock import ManualClock, SystemClock
-from failsoft.health.ledger import Ledger, Side
+from failsoft.health.ledger import Event, Ledger, Side, parse_event, read_ledger
+from failsoft.health.ledger_files import put_away
 
 
 def fill(home: Path) -> None:
@@ -103,3 +105,53 @@ def test_words_that_a_terminal_would_obey_or_cannot_write_are_shown_in_their_cod
     ledger.record("trip", "\x1b[2J \x1b]0;mine\x07 \u202egnp")
     said = failsoft(tmp_path, "events")
     assert "half \\udcff: \\u001b[2J \\u001b]0;mine\\u0007 \\u202egnp" in said
+
+
+@pytest.mark.parametrize(
+    ("wanted", "at_most"),
+    [
+        (Wanted(), 0),
+        (Wanted(), 5),
+        (Wanted(), 10_000),
+        (Wanted(kind="rare"), 3),
+        (Wanted(since_s=1_700_000_000.0 + 2 * 86_400.0), None),
+        (Wanted(since_s=1_700_000_000.0 + 9 * 86_400.0, kind="rare"), 2),
+    ],
+)
+def test_read_from_the_end_the_newest_are_those_of_all_that_are_read_from_the_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: Wanted, at_most: int | None
+) -> None:
+    """The first stride holds a few events only, so that each case goes back several times, over several files."""
+    monkeypatch.setattr(events_module, "_FIRST_BYTES", 700)
+    clock, path = ManualClock(), tmp_path / "ledger.jsonl"
+    ledger = Ledger(path, clock, side=Side.SERVING, subject="g")
+    for number in range(300):
+        clock.advance(86_400.0 / 30)
+        ledger.record("rare" if number % 50 == 0 else "usual", "w" * (number % 90), number=number)
+        if number % 100 == 99:
+            put_away(path, full_bytes=1)
+    every = [event for event in read_ledger(path).events if wanted.fits(event)]
+    tail, found = newest(path, wanted, at_most)
+    assert list(found) == (every if at_most is None else every[len(every) - min(at_most, len(every)) :])
+    ledger.record("news", "after all that")
+    assert [json.loads(line)["kind"] for line in tail.new_lines()] == ["news"]
+    tail.close()
+
+
+def test_the_last_events_of_a_long_ledger_are_found_without_reading_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ledger.jsonl"
+    line = Ledger(path, ManualClock(), side=Side.SERVING, subject="g").record("usual", "w").to_line()
+    path.write_bytes(line * 40_000)
+    parsed: list[bytes] = []
+
+    def parse(found: bytes) -> Event | None:
+        parsed.append(found)
+        return parse_event(found)
+
+    monkeypatch.setattr(events_module, "parse_event", parse)
+    tail, found = newest(path, Wanted(), 50)
+    assert len(list(found)) == 50
+    assert 50 <= len(parsed) <= (1 << 20) // len(line) + 1
+    tail.close()

@@ -10,7 +10,8 @@ from failsoft.artifacts.home import Home
 from failsoft.artifacts.store import Artifact
 from failsoft.errors import NoProgressError, PreemptedError, training_error
 from failsoft.health.clock import Clock
-from failsoft.health.ledger import Event, Ledger, Side, read_ledger
+from failsoft.health.ledger import Event, Ledger, Side, parse_event
+from failsoft.health.ledger_files import Tail
 from failsoft.training.checkpoints.inspection import is_healthy, position_of
 from failsoft.training.checkpoints.writer_succession import until_free
 from failsoft.training.progress import PositionMark
@@ -69,6 +70,7 @@ class Attempts:
         self._clock = clock
         self._total_batches = total_batches
         self._ledger = Ledger(home.ledger, clock, side=Side.TRAINING, subject=run)
+        self._tail, self._heard = Tail(home.ledger), list[Event]()
 
     def until_done(self, run_once: RunOnce, *, policy: RestartPolicy, rng: random.Random) -> None:
         """Supervise ``run_once``; a run that has consumed all its batches needs no attempt.
@@ -185,8 +187,19 @@ class Attempts:
         self._ledger.record("checkpoint_quarantined", why, name=name)
 
     def _events(self) -> list[Event]:
-        events = read_ledger(self._home.ledger).events
-        return [event for event in events if event.side is Side.TRAINING and event.subject == self._run]
+        """Of this run so far. Each line is read once: a ledger of a year holds millions, most of them of others."""
+        try:
+            for lines in self._tail.file_by_file():
+                self._heard += filter(self._is_ours, filter(None, map(parse_event, lines)))
+        except OSError:
+            self._tail.close()
+            self._tail, self._heard = Tail(self._home.ledger), []
+            raise
+        self._tail.close()
+        return self._heard.copy()
+
+    def _is_ours(self, event: Event) -> bool:
+        return event.side is Side.TRAINING and event.subject == self._run
 
     def _raise_diagnosis(self, news: list[Event]) -> None:
         """A worker's diagnosis comes by way of the ledger, since Ray hands on no error's kind."""

@@ -11,8 +11,9 @@ from failsoft.artifacts.store import Artifact, ArtifactStore
 from failsoft.errors import NoProgressError, TrainingError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.clock import ManualClock
-from failsoft.health.ledger import Ledger, Side, read_ledger
+from failsoft.health.ledger import Event, Ledger, Side, parse_event, read_ledger
 from failsoft.training.survival.supervise import CONTROLLER_FAILED, RestartPolicy
+from train_jobs import attempts as attempts_module
 from train_jobs.attempts import Attempts
 
 POLICY = RestartPolicy(backoff=BackoffPolicy(jitter_fraction=0.0))
@@ -167,3 +168,21 @@ def test_a_diagnosis_of_the_breaker_is_passed_on_and_not_retried(tmp_path: Path)
 
     with pytest.raises(TrainingError, match="too many batches are refused"):
         desk.attempts.until_done(run_once, policy=POLICY, rng=random.Random(1))
+
+
+def test_each_line_of_a_long_ledger_is_read_once_however_many_attempts_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = Desk(tmp_path)
+    others = Ledger(desk.home.ledger, desk.clock, side=Side.TRAINING, subject="another")
+    for _ in range(500):
+        others.record("step_refused", "long ago")
+    read: list[bytes] = []
+
+    def parse(line: bytes) -> Event | None:
+        read.append(line)
+        return parse_event(line)
+
+    monkeypatch.setattr(attempts_module, "parse_event", parse)
+    desk.until_done(*range(3, 31, 3))
+    assert 500 < len(read) <= len(read_ledger(desk.home.ledger).events)

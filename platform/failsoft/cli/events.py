@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,11 +19,13 @@ from failsoft.durations import parse_duration_s
 from failsoft.errors import ConfigError
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Event, Side, parse_event
-from failsoft.health.ledger_files import Tail
+from failsoft.health.ledger_files import Position, Tail, last_bytes
 from failsoft.health.plain_text import plain
+from failsoft.health.retention import DAY_S
 
 _LOOK_EVERY_S = 0.25
 _LAST = 50
+_FIRST_BYTES, _STRIDE = 1 << 20, 8
 _COLOURS = {Side.TRAINING: "cyan", Side.SERVING: "magenta", Side.RELEASE: "green"}
 
 
@@ -45,6 +48,10 @@ class Wanted:
             and (self.subject is None or event.subject == self.subject)
             and (self.text is None or self.text.casefold() in event.to_line().decode().casefold())
         )
+
+    def is_past(self, at_s: float) -> bool:
+        """Whether what was written before then is too old; a day more is looked at, for clocks are set back."""
+        return self.since_s is not None and at_s < self.since_s - DAY_S
 
 
 @app.command()
@@ -72,11 +79,10 @@ def events(
         subject=subject,
         text=text,
     )
-    tail = Tail(place.ledger)
+    at_most = last if last is not None or since else _LAST
+    tail, found = newest(place.ledger, wanted, at_most)
     try:
-        found = (event for event in _new(tail) if wanted.fits(event))
-        at_most = last if last is not None or since else _LAST
-        said = _say(found if at_most is None else deque(found, maxlen=at_most), json_=json_)
+        said = _say(found, json_=json_)
         if not (said or follow or json_):
             console.print(escape(f"no such event in {place.ledger}"))
         while follow:
@@ -86,6 +92,34 @@ def events(
         return
     finally:
         tail.close()
+
+
+def newest(path: Path, wanted: Wanted, at_most: int | None) -> tuple[Tail, Iterable[Event]]:
+    """The newest events that are wanted, oldest first, and a reader that has read all there is.
+
+    Begins with the end of the ledger and goes back in growing strides, for it may be a year of events.
+
+    Args:
+        path: the ledger's.
+        wanted: what is asked for.
+        at_most: so many; None: all.
+    """
+    stride = _FIRST_BYTES
+    while True:
+        begin = last_bytes(path, stride)
+        tail = Tail(path, after=begin)
+        if begin == Position():
+            found = (event for event in _new(tail) if wanted.fits(event))
+            return tail, found if at_most is None else deque(found, maxlen=at_most)
+        events = _new(tail)
+        first = next(events, None)
+        kept = deque(
+            (event for event in chain(() if first is None else (first,), events) if wanted.fits(event)), at_most
+        )
+        if len(kept) == at_most or (first is not None and wanted.is_past(first.at_s)):
+            return tail, kept
+        tail.close()
+        stride *= _STRIDE
 
 
 def moment_s(text: str, *, now_s: float) -> float:
@@ -106,7 +140,7 @@ def moment_s(text: str, *, now_s: float) -> float:
         ) from error
 
 
-def _new(tail: Tail) -> Iterable[Event]:
+def _new(tail: Tail) -> Iterator[Event]:
     """One by one: a year's ledger is larger than a laptop's memory."""
     lines = chain.from_iterable(tail.file_by_file())
     return (event for event in map(parse_event, lines) if event is not None)
