@@ -1,0 +1,73 @@
+"""Word that drilled processes leave for the drill: what they met, how far they came. Survives a SIGKILL."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from failsoft.health.json_object import json_object
+
+_LINES = "marks.jsonl"
+_COUNT = struct.Struct("<Q")
+
+
+class Marks:
+    """The marks of one trial. Every process of it writes here, each line by one ``write``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def say(self, what: str, **data: Any) -> None:
+        """Add one line."""
+        line = json.dumps({"what": what, "pid": os.getpid(), **data}) + "\n"
+        handle = os.open(self.folder / _LINES, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(handle, line.encode())
+        finally:
+            os.close(handle)
+
+    def first(self, name: str) -> bool:
+        """Whether nobody was here under this name before, in any process or attempt."""
+        try:
+            os.close(os.open(self.folder / f"first-{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
+        except FileExistsError:
+            return False
+        return True
+
+    def read(self) -> list[dict[str, Any]]:
+        """All lines so far, oldest first."""
+        path = self.folder / _LINES
+        lines = path.read_text("utf-8").splitlines() if path.exists() else []
+        return [found for line in lines if (found := json_object(line)) is not None]
+
+    def file(self, name: str) -> Path:
+        """A file that belongs to these marks."""
+        return self.folder / name
+
+    def counts(self) -> dict[int, int]:
+        """Backward passes of each process that began any."""
+        return {int(path.name.removeprefix("count-")): _COUNT.unpack(path.read_bytes())[0] for path in self._counted()}
+
+    def _counted(self) -> Iterator[Path]:
+        return (path for path in self.folder.glob("count-*") if path.stat().st_size == _COUNT.size)
+
+
+class Counter:
+    """Counts in a file of shared memory, so that a process that is killed has still told how far it came."""
+
+    def __init__(self, marks: Marks) -> None:
+        path = marks.file(f"count-{os.getpid()}")
+        path.write_bytes(_COUNT.pack(0))
+        with path.open("r+b") as opened:
+            self._memory = mmap.mmap(opened.fileno(), _COUNT.size)
+        self.value = 0
+
+    def add(self) -> None:
+        """One more."""
+        self.value += 1
+        _COUNT.pack_into(self._memory, 0, self.value)
