@@ -60,6 +60,8 @@ class Outcome:
     """A against A, by part: how far from 1 chance alone goes."""
     notes: list[str] = field(default_factory=list)
     sheets: list[Sheet] = field(default_factory=list)
+    more: dict[str, object] = field(default_factory=dict)
+    """What else goes into the JSON, plain values."""
 
     def add(self, part: str, timings: Timings) -> None:
         """Add a part's timings and its control."""
@@ -82,6 +84,7 @@ class Outcome:
             "rows": [asdict(row) for row in self.rows],
             "notes": self.notes,
             "sheets": [asdict(sheet) for sheet in self.sheets],
+            "more": self.more,
         }
 
     def write(self, folder: Path) -> Path:
