@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,7 @@ from tests.benchmarks.outcome import Outcome, Row
 DEFAULT, BARE, LEAN = "bare Ray Serve, defaults", "bare Ray Serve, fast ingress", "lean bare Ray Serve, fast ingress"
 OURS, DEGRADED = "failsoft, fast ingress", "failsoft degraded, fast ingress"
 SAFE, SINGLE = "failsoft, safe ingress", "FastAPI + pybreaker, one process"
+PLAIN = "FastAPI, one process"
 AGAIN = OURS + CONTROL
 LEVELS = (1, 16, 64)
 SECONDS, WARM_S = 1.2, 0.3
@@ -61,6 +62,7 @@ OTHERS = Field(
         SAFE: ("ours", Ingress.SAFE),
         OURS: ("ours", Ingress.FAST),
         SINGLE: ("single", Ingress.SAFE),
+        PLAIN: ("plain", Ingress.SAFE),
     },
     rounds={1: 4, 64: 4},
     budget_s=130.0,
@@ -92,7 +94,11 @@ CLAIMS = {
     "throughput_default_over_nets": Claim(over=OURS, under=DEFAULT, clients=64, of_latency=False),
     "safe_p50_nets_over_default": Claim(over=SAFE, under=DEFAULT, clients=1, of_latency=True),
     "safe_throughput_default_over_nets": Claim(over=SAFE, under=DEFAULT, clients=64, of_latency=False),
+    "p50_nets_over_default": Claim(over=OURS, under=DEFAULT, clients=1, of_latency=True),
     "throughput_single_process_over_nets": Claim(over=OURS, under=SINGLE, clients=64, of_latency=False),
+    "p50_nets_over_single_process": Claim(over=OURS, under=SINGLE, clients=1, of_latency=True),
+    "throughput_plain_process_over_nets": Claim(over=OURS, under=PLAIN, clients=64, of_latency=False),
+    "p50_nets_over_plain_process": Claim(over=OURS, under=PLAIN, clients=1, of_latency=True),
 }
 """Throughputs of A over B are the seconds of B over those of A. Both of a claim stood in the same field."""
 
@@ -134,10 +140,15 @@ def _timings(over: str, a: list[Level], under: str, b: list[Level], *, of_latenc
 
 def measure(*, quick: bool) -> Outcome:
     """All contenders, in two fields; quick: one turn each of ours and of bare Serve."""
+    return raced([GLANCE] if quick else [FAST, OTHERS])
+
+
+def raced(fields: Sequence[Field]) -> Outcome:
+    """Each field by itself, one after the other; a ratio comes from the first field in which both stood."""
     seed = random.SystemRandom().randrange(2**31)
     outcome, order = Outcome(name="gateway"), random.Random(seed)
     with releases() as published:
-        boards = [_played(each, published, order) for each in ([GLANCE] if quick else [FAST, OTHERS])]
+        boards = [_played(each, published, order) for each in fields]
     for board in boards:
         told = {(row.part, row.contender) for row in outcome.rows}
         for (name, clients), levels in sorted(board.levels.items(), key=lambda entry: (entry[0][1], entry[0][0])):
@@ -146,7 +157,7 @@ def measure(*, quick: bool) -> Outcome:
         ratios = {name: board.ratio(claim) for name, claim in CLAIMS.items() if name not in outcome.ratios}
         outcome.ratios |= {name: found for name, found in ratios.items() if found is not None}
         outcome.controls |= board.controls() if board is boards[0] else {}
-    turns = ", ".join(f"{len(boards[0].levels[OURS, clients])} at {clients}" for clients in LEVELS)
+    turns = ", ".join(f"{len(boards[0].levels[OURS, clients])} at {clients}" for clients in fields[0].rounds)
     outcome.notes += [f"seed {seed}; turns of each: {turns}; profile drill, one gateway, one model replica"]
     return outcome
 

@@ -72,7 +72,7 @@ def measure(*, quick: bool) -> Outcome:
     sizes = SIZES[:1] if quick else SIZES
     for size in sizes:
         rounds = 3 if quick else size.rounds
-        steps = _whole_steps(outcome, size, rounds)
+        steps = whole_steps(outcome, size, rounds)
         for name, (over, under) in WHOLE.items():
             outcome.ratios[f"{name}_{size.name}"] = steps.ratio(over, under)
         _own_cost(outcome, size, rounds)
@@ -111,7 +111,8 @@ def _value(ratio: Ratio) -> float:
     return ratio.value
 
 
-def _whole_steps(outcome: Outcome, size: Size, rounds: int) -> Timings:
+def whole_steps(outcome: Outcome, size: Size, rounds: int) -> Timings:
+    """Whole steps of every loop, in turns; checked to have trained alike."""
     batch = batch_of(size)
     models = {name: network(size) for name in MAKERS}
     steps = {name: make(models[name], batch) for name, make in MAKERS.items()}

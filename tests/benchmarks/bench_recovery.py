@@ -63,11 +63,16 @@ class Board:
 
 def measure(*, quick: bool) -> Outcome:
     """All systems; quick: one round, without the one that has no spares."""
+    return raced(most=1 if quick else ROUNDS, least=LEAST_ROUNDS, budget_s=BUDGET_S, without_cold=quick)
+
+
+def raced(*, most: int, least: int, budget_s: float, without_cold: bool) -> Outcome:
+    """So many rounds; ``without_cold`` leaves out the contender that has no spares."""
     seed = random.SystemRandom().randrange(2**31)
     outcome, board = Outcome(name="recovery", processes=WORKERS), Board()
-    with _systems(quick=quick) as systems:
+    with _systems(quick=without_cold) as systems:
         sizes = {system.name: system.size() for system in systems}
-        for number in rounds(1 if quick else ROUNDS, least=LEAST_ROUNDS, budget_s=BUDGET_S):
+        for number in rounds(most, least=least, budget_s=budget_s):
             _one_round(board, systems, seed=f"{seed}-{number}")
     for name in board.recoveries:
         report(outcome, board, name, sizes[name.removesuffix(CONTROL)])

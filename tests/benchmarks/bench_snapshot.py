@@ -62,7 +62,7 @@ def measure(*, quick: bool) -> Outcome:
     for size in (QUICK,) if quick else SIZES:
         for threads in (1,) if quick else (1, 2):
             torch.set_num_threads(threads)
-            parts.append(_one(outcome, size, threads))
+            parts.append(one(outcome, size, threads))
             gc.collect()
     torch.set_num_threads(threads_before)
     for name, pick in (
@@ -95,7 +95,8 @@ def trained(size: Size) -> TrainingState:
     return TrainingState(model=model, optimizer=optimizer)
 
 
-def _one(outcome: Outcome, size: Size, threads: int) -> str:
+def one(outcome: Outcome, size: Size, threads: int) -> str:
+    """Measure one size; gives the part of a name that its ratios end in."""
     state, part = trained(size), f"{size.name}_{threads}t"
     tensors = flatten(state).tensors
     snapshots = RamSnapshots(state)

@@ -63,11 +63,30 @@ def incident(home: Path, port: int) -> Iterator[None]:
 
 
 @contextmanager
-def single(home: Path, port: int) -> Iterator[None]:
-    """FastAPI with a circuit breaker around the model, all in one process."""
-    from tests.benchmarks.gateway_single import serving
+def redeployed(home: Path, port: int) -> Iterator[None]:
+    """Bare Ray Serve whose model can be made to answer badly, and whose old image is put back when a file says so."""
+    from tests.benchmarks.race_wall_hosts import redeployable
 
-    with serving(home, port):
+    with redeployable(home, port):
+        yield
+
+
+@contextmanager
+def single(home: Path, port: int, *, with_breaker: bool = True) -> Iterator[None]:
+    """FastAPI around the model, all in one process; with a circuit breaker or without."""
+    from tests.benchmarks.gateway_single import app_of, serving
+
+    with serving(app_of(home, with_breaker=with_breaker), port):
+        yield
+
+
+@contextmanager
+def window(home: Path, port: int) -> Iterator[None]:
+    """FastAPI with a sliding window around a model that can be made to answer badly, all in one process."""
+    from tests.benchmarks.gateway_single import serving
+    from tests.benchmarks.race_wall_hosts import windowed_app
+
+    with serving(windowed_app(home), port):
         yield
 
 
@@ -76,13 +95,19 @@ ON_RAY: dict[str, Callable[[Path, int], AbstractContextManager[None]]] = {
     "bare": bare,
     "lean": partial(bare, lean=True),
     "incident": incident,
+    "redeployed": redeployed,
+}
+ALONE: dict[str, Callable[[Path, int], AbstractContextManager[None]]] = {
+    "single": single,
+    "plain": partial(single, with_breaker=False),
+    "window": window,
 }
 
 
 @contextmanager
 def _serving(kind: str, ingress: Ingress, home: Path, port: int) -> Iterator[None]:
-    if kind == "single":
-        with single(home, port):
+    if kind in ALONE:
+        with ALONE[kind](home, port):
             yield
         return
     with entry(ingress) as way, way.in_force(), local_ray(num_cpus=SLOTS), ON_RAY[kind](home, port):
@@ -92,7 +117,7 @@ def _serving(kind: str, ingress: Ingress, home: Path, port: int) -> Iterator[Non
 def main() -> None:
     """Serve until standard input ends."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=[*sorted(ON_RAY), "single"])
+    parser.add_argument("kind", choices=sorted(ON_RAY | ALONE))
     parser.add_argument("--ingress", type=Ingress, default=Ingress.SAFE)
     parser.add_argument("--home", type=Path, required=True)
     given = parser.parse_args()

@@ -1,4 +1,4 @@
-"""FastAPI with pybreaker around the model in one process: what many write, and the floor for the gateway."""
+"""FastAPI in one process, with pybreaker around the model or with nothing: what many write, the gateway's floor."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ class Question(BaseModel):
     text: str
 
 
-def app_of(home: Path) -> FastAPI:
+def app_of(home: Path, *, with_breaker: bool = True) -> FastAPI:
     """The app."""
     model, app = load_newest(home), FastAPI()
     breaker = CircuitBreaker(fail_max=FAILURES, reset_timeout=REST_S)
 
     async def predict(question: Question) -> dict[str, Any]:
-        return answer_of(breaker.call(model.predict, [question.text]))
+        texts = [question.text]
+        return answer_of(breaker.call(model.predict, texts) if with_breaker else model.predict(texts))
 
     app.add_api_route("/v1/predict", predict, methods=["POST"])
     return app
 
 
 @contextmanager
-def serving(home: Path, port: int) -> Iterator[None]:
+def serving(app: FastAPI, port: int) -> Iterator[None]:
     """Serve on loopback from a thread for the time of the block."""
-    server = uvicorn.Server(uvicorn.Config(app_of(home), host="127.0.0.1", port=port, log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning"))
     thread = threading.Thread(target=server.run, name="uvicorn")
     thread.start()
     try:

@@ -1,0 +1,316 @@
+"""Who takes part in the incident race in simulated time, and how each chooses between the model and the fallback.
+
+Failsoft is the product's own code: a gateway's watch, the rollout with production's times, the assignment of callers.
+pybreaker is the package. The window is what most articles on fallbacks show. The redeployments judge nothing: an alert
+rule over the answers' confidence orders the old image, which most teams have.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Protocol
+
+from pybreaker import CircuitBreaker, CircuitBreakerError, CircuitMemoryStorage
+
+from failsoft.health.clock import ManualClock
+from failsoft.health.window import Outcome
+from failsoft.serving.plan.plan import Arm, choose_arm, should_mirror
+from failsoft.serving.rollout.evidence import OutcomeBatch
+from failsoft.serving.rollout.stages import StagePolicy, stage_policy
+from failsoft.serving.watching.outcomes import Seen
+from failsoft.serving.watching.watch import Watch
+from tests.benchmarks.race_recording import Given, Recording
+from tests.serving.worlds import World
+
+MODEL_MS, REPORT_EVERY_S = 5.0, 0.5
+
+
+class By(StrEnum):
+    """Who answers a caller."""
+
+    MODEL = "model"
+    FALLBACK = "fallback"
+
+
+class Rival(Protocol):
+    """One contender; asked once for each request, in order, by one clock."""
+
+    @property
+    def serves_in_full(self) -> bool:
+        """Whether all callers meet the model now."""
+        ...
+
+    @property
+    def loads(self) -> int:
+        """How often the weights were read from disk, or the image was started, since the beginning."""
+        ...
+
+    @property
+    def falls(self) -> int:
+        """How often the model lost its callers, or was replaced."""
+        ...
+
+    def ask(self, key: str, answer: Callable[[], Given]) -> By:
+        """Who answers the caller with this key; ``answer`` asks the model, and may be called once."""
+        ...
+
+    def pass_time(self) -> None:
+        """Called after each step of the clock."""
+        ...
+
+
+class Failsoft:
+    """The product's own watch, rollout and routing."""
+
+    def __init__(self, clock: ManualClock, recording: Recording, *, policy: StagePolicy | None = None) -> None:
+        policy = policy or stage_policy("production")
+        baseline = recording.baseline
+        self._world = World(policy=policy, clock=clock, baseline=baseline.weak_fraction, right=baseline.accuracy or 0.9)
+        self._watch = Watch(policy.health, self._tripped, policy.signals)
+        self._watch.arm("r1", baseline)
+        self._clock, self._numbers = clock, itertools.count(1)
+        self._counted: Counter[Outcome] = Counter()
+        self._told_s = clock.monotonic_s()
+        self.falls = 0
+        self.why: list[str] = []
+        self._follow()
+
+    @property
+    def serves_in_full(self) -> bool:
+        """See :class:`Rival`."""
+        return self._plan.share >= 1.0
+
+    @property
+    def loads(self) -> int:
+        """See :class:`Rival`."""
+        return self._plan.load_generation[self._plan.subject] - self._first_load
+
+    def ask(self, key: str, answer: Callable[[], Given]) -> By:
+        """See :class:`Rival`."""
+        plan = self._plan
+        live = plan.lets_answer(plan.subject) and choose_arm(plan, key) is Arm.SUBJECT
+        if not live:
+            if should_mirror(plan, key):
+                self._see(answer(), mirrored=True)
+            return By.FALLBACK
+        given = answer()
+        self._see(given, mirrored=False)
+        return By.MODEL if given.usable and self._plan.lets_answer(plan.subject) else By.FALLBACK
+
+    def pass_time(self) -> None:
+        """See :class:`Rival`."""
+        if self._clock.monotonic_s() < self._told_s + REPORT_EVERY_S:
+            return
+        self._told_s = self._clock.monotonic_s()
+        if self._counted:
+            self._report()
+        self._world.rollout.tick()
+        self._follow()
+
+    def _see(self, given: Given, *, mirrored: bool) -> None:
+        self._counted[given.outcome] += 1
+        self._watch.record(
+            Seen(
+                epoch=self._plan.epoch,
+                arm=Arm.SUBJECT,
+                outcome=given.outcome,
+                latency_ms=MODEL_MS,
+                mirrored=mirrored,
+                model_ms=MODEL_MS,
+                label=given.intent,
+                oov_share=given.oov_share,
+                words=given.words,
+                confidence=given.confidence,
+            )
+        )
+
+    def _report(self) -> None:
+        plan, counted = self._plan, dict(self._counted)
+        self._counted.clear()
+        self._world.rollout.take(
+            OutcomeBatch(
+                gateway="g1",
+                sequence=next(self._numbers),
+                epoch=plan.epoch,
+                arm=Arm.SUBJECT,
+                mirrored=plan.share == 0.0,
+                outcomes=counted,
+            )
+        )
+
+    def _tripped(self, epoch: int, why: str) -> None:
+        if self._counted:  # what was seen before belongs to the plan before
+            self._report()
+        self._world.trip("g1", epoch, why)
+        self._follow()
+
+    def _follow(self) -> None:
+        before = getattr(self, "_plan", None)
+        self._plan = self._world.plan
+        if before is None:
+            self._first_load = self._plan.load_generation[self._plan.subject]
+        elif before.stage is not self._plan.stage and self._world.stage.value == "degraded":
+            self.falls += 1
+            self.why.append(self._plan.why)
+        if before is not self._plan:
+            self._watch.follow(self._plan)
+
+
+class Window:
+    """The sliding window of the articles: over a share of bad answers all callers get the fallback for a while.
+
+    Args:
+        clock: of the race.
+        limit: share of weak answers among the last ``size`` from which it opens, from ``least`` answers on.
+        cool_s: how long it stays open; then the window is empty, and all callers meet the model again.
+        cutoff: also give the fallback's answer in place of a single one whose confidence is below 0.50.
+    """
+
+    size, least = 100, 20
+    loads = 0
+
+    def __init__(self, clock: ManualClock, *, limit: float = 0.2, cool_s: float = 30.0, cutoff: bool = False) -> None:
+        self._clock, self._limit, self._cool_s, self._cutoff = clock, limit, cool_s, cutoff
+        self._seen: deque[bool] = deque(maxlen=self.size)
+        self._open_until_s = 0.0
+        self.falls = 0
+
+    @property
+    def serves_in_full(self) -> bool:
+        """See :class:`Rival`."""
+        return self._clock.monotonic_s() >= self._open_until_s
+
+    def ask(self, key: str, answer: Callable[[], Given]) -> By:
+        """See :class:`Rival`."""
+        if not self.serves_in_full:
+            return By.FALLBACK
+        given, seen = answer(), self._seen
+        seen.append(given.outcome is not Outcome.GOOD)
+        if len(seen) >= self.least and sum(seen) / len(seen) >= self._limit:
+            self._open_until_s = self._clock.monotonic_s() + self._cool_s
+            self.falls += 1
+            seen.clear()
+        return By.FALLBACK if self._cutoff and not given.usable else By.MODEL
+
+    def pass_time(self) -> None:
+        """See :class:`Rival`."""
+
+
+class _WeakError(Exception):
+    """How pybreaker is told of an answer that is not sure of itself."""
+
+
+class _Storage(CircuitMemoryStorage):
+    """pybreaker's own memory, by the race's clock: it reads the clock on the wall."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__("closed")
+        self._clock, self._opened_s = clock, 0.0
+
+    @property
+    def opened_at(self) -> datetime | None:
+        """When it opened, as long ago on the wall as by the race's clock."""
+        return datetime.now(UTC) - timedelta(seconds=self._clock.monotonic_s() - self._opened_s)
+
+    @opened_at.setter
+    def opened_at(self, datetime: datetime) -> None:
+        self._opened_s = self._clock.monotonic_s()
+
+
+class Pybreaker:
+    """The package around the model: five weak answers in a row open it for 30 s, then one call decides."""
+
+    loads = 0
+
+    def __init__(self, clock: ManualClock, *, failures: int = 5, rest_s: float = 30.0) -> None:
+        self._breaker = CircuitBreaker(fail_max=failures, reset_timeout=rest_s, state_storage=_Storage(clock))
+        self.falls = 0
+
+    @property
+    def serves_in_full(self) -> bool:
+        """See :class:`Rival`."""
+        return str(self._breaker.current_state) == "closed"
+
+    def ask(self, key: str, answer: Callable[[], Given]) -> By:
+        """See :class:`Rival`."""
+        was_closed, by = self.serves_in_full, By.MODEL
+        try:
+            self._breaker.call(_or_weak, answer)
+        except _WeakError:
+            by = By.FALLBACK  # it raised, so the fallback is asked
+        except CircuitBreakerError:
+            by = By.FALLBACK
+        self.falls += was_closed and not self.serves_in_full
+        return by
+
+    def pass_time(self) -> None:
+        """See :class:`Rival`."""
+
+
+def _or_weak(answer: Callable[[], Given]) -> Given:
+    given = answer()
+    if given.outcome is not Outcome.GOOD:
+        raise _WeakError
+    return given
+
+
+@dataclass(kw_only=True)
+class Redeploy:
+    """A bare app, and an alert rule that has the old image put back. All callers meet whatever image runs."""
+
+    clock: ManualClock
+    over_s: float = 300.0
+    """The rule looks at so much time …"""
+    limit: float = 0.2
+    """… and fires at this share of weak answers, …"""
+    for_s: float = 300.0
+    """… when that has held for so long."""
+    human_s: float = 0.0
+    """Until somebody has come, looked and given the order; 0: the alert gives it."""
+    start_s: float = 120.0
+    """Until the old image is pulled, started, loaded and routed to; what is ill answers until then."""
+    loads: int = 0
+    falls: int = 0
+    serves_in_full: bool = True
+
+    def __post_init__(self) -> None:
+        """Nothing seen yet."""
+        self._seconds: deque[tuple[float, int, int]] = deque()
+        self._bad = self._total = 0
+        self._firing_since_s: float | None = None
+        self._done_s: float | None = None
+
+    def ask(self, key: str, answer: Callable[[], Given]) -> By:
+        """See :class:`Rival`."""
+        second, weak = float(int(self.clock.monotonic_s())), int(answer().outcome is not Outcome.GOOD)
+        if self._seconds and self._seconds[-1][0] == second:
+            _, bad, total = self._seconds.pop()
+            self._seconds.append((second, bad + weak, total + 1))
+        else:
+            self._seconds.append((second, weak, 1))
+        self._bad, self._total = self._bad + weak, self._total + 1
+        return By.MODEL
+
+    def pass_time(self) -> None:
+        """See :class:`Rival`."""
+        now_s = self.clock.monotonic_s()
+        while self._seconds and self._seconds[0][0] < now_s - self.over_s:
+            _, bad, total = self._seconds.popleft()
+            self._bad, self._total = self._bad - bad, self._total - total
+        if self._done_s is not None:
+            if now_s >= self._done_s:
+                self.loads, self.falls, self._done_s, self._firing_since_s = self.loads + 1, self.falls + 1, None, None
+                self._seconds.clear()
+                self._bad = self._total = 0
+            return
+        if not (self._total and self._bad / self._total >= self.limit):
+            self._firing_since_s = None
+        elif self._firing_since_s is None:
+            self._firing_since_s = now_s
+        elif now_s >= self._firing_since_s + self.for_s:
+            self._done_s = now_s + self.human_s + self.start_s
