@@ -10,6 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
+for _extra in ("lightning", "transformers"):
+    pytest.importorskip(_extra, reason=f"needs the extra: pip install 'failsoft[{_extra}]'")
+
 from failsoft.training.for_lightning import GuardCallback
 from failsoft.training.guard import Refusal
 from failsoft.training.letters.deadletters import read_dead_letters
