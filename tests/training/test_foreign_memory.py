@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-for _extra in ("lightning", "transformers"):
-    pytest.importorskip(_extra, reason=f"needs the extra: pip install 'failsoft[{_extra}]'")
+pytest.importorskip("lightning", reason="needs the extra: pip install 'failsoft[lightning]'")
+pytest.importorskip("transformers", reason="needs the extra: pip install 'failsoft[transformers]'")
 
 from failsoft.training.for_lightning import GuardCallback
 from failsoft.training.guard import Refusal
