@@ -155,7 +155,7 @@ def _snapshots(config: JobConfig) -> SnapshotPolicy:
 def desk_of(config: JobConfig) -> Desk:
     """Where the run writes."""
     home, clock = Home.find(config.home), SystemClock()
-    ledger = Ledger(home.ledger, clock, side=Side.TRAINING, subject=config.run)
+    ledger = Ledger(home.ledger, clock, side=Side.TRAINING, subject=config.run, patient=False)
     return Desk(
         folder=home.run(config.run),
         ledger=ledger,

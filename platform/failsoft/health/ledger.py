@@ -14,10 +14,12 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from failsoft.errors import ConfigError
+from failsoft.health.aside import Aside
 from failsoft.health.clock import Clock
 from failsoft.health.json_object import is_count, is_finite, json_object
 from failsoft.health.ledger_files import FULL_BYTES, all_lines, append_line, put_away
@@ -85,10 +87,19 @@ class LedgerReading:
 
 
 class Ledger:
-    """Append-only; opened for each write, so that a removed or rotated file is simply begun again."""
+    """Append-only; opened for each write, so that a removed or rotated file is simply begun again.
 
-    def __init__(self, path: Path, clock: Clock, *, side: Side, subject: str) -> None:
+    Args:
+        path: of the file.
+        clock: dates events.
+        side: whose events they are.
+        subject: what they are about.
+        patient: whoever records waits for the disk, however long; else as long as :class:`Aside` does.
+    """
+
+    def __init__(self, path: Path, clock: Clock, *, side: Side, subject: str, patient: bool = True) -> None:
         self.path = path
+        self._aside = None if patient else Aside(clock)
         self._clock = clock
         self._side = side
         self._subject = subject
@@ -102,12 +113,23 @@ class Ledger:
         A disk that takes no more words does not end the work that they are about: the event goes to the log instead.
         """
         event = Event(at_s=self._clock.wall_s(), side=self._side, kind=kind, subject=self._subject, why=why, data=data)
+        if self._aside is None:
+            self._keep(event)
+        else:
+            self._aside.do(partial(self._keep, event))
+        return event
+
+    def settle(self) -> None:
+        """Wait until all that was recorded is on the disk, or was refused by it."""
+        if self._aside is not None:
+            self._aside.settle()
+
+    def _keep(self, event: Event) -> None:
         try:
             self._append(event)
         except OSError as error:
             self.unrecorded += 1
             _log.warning("%s can't be written (%s); not in it: %s", self.path, error, event.to_line().decode())
-        return event
 
     def _append(self, event: Event) -> None:
         size = append_line(self.path, event.to_line())

@@ -272,6 +272,7 @@ class Chronicle:
         self._set_mark(self._state.position)
         if self._leads:
             self._put_down(lambda: self._file.write(replace(self._look(), phase=phase)))
+        self._desk.ledger.settle()  # a worker of Ray's is ended from outside, whatever it still has to say
 
     def _put_down(self, write: Callable[[], object]) -> None:
         """A disk that takes no more words must not end the training that they are about; said once."""

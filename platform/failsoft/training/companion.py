@@ -90,7 +90,11 @@ class Companion:
         self._take_on()
         folder = self.options.folder or folder
         self._ledger = self.options.ledger or Ledger(
-            folder / "ledger.jsonl", self.options.clock, side=Side.TRAINING, subject=folder.resolve().parent.name
+            folder / "ledger.jsonl",
+            self.options.clock,
+            side=Side.TRAINING,
+            subject=folder.resolve().parent.name,
+            patient=False,
         )
         self._letters = LetterOffice(
             run_folder=folder,

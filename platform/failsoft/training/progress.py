@@ -12,6 +12,7 @@ from pathlib import Path
 
 from failsoft.health.clock import Clock
 from failsoft.health.json_object import is_count, is_finite, json_object
+from failsoft.health.newest import Newest
 
 PROGRESS_NAME = "progress.json"
 
@@ -52,31 +53,44 @@ class Progress:
 
 
 class ProgressFile:
-    """Replaces the file whole; at most every ``every_s`` seconds, so that a fast loop pays nothing for it."""
+    """Replaces the file whole; at most every ``every_s`` seconds, so that a fast loop pays nothing for it.
+
+    What a loop offers is written by a thread beside it: on storage that answers late, or hangs, steps don't wait for
+    words about them.
+    """
 
     def __init__(self, run_folder: Path, clock: Clock, *, every_s: float = 0.5) -> None:
         self._path = run_folder / PROGRESS_NAME
         self._clock = clock
         self._every_s = every_s
         self._next_s = -1.0
+        self._newest = Newest(self._put)
 
     def offer(self, make: Callable[[], Progress]) -> None:
-        """Write what ``make`` gives, if it is time."""
+        """Have what ``make`` gives written, if it is time. Raises the OSError of what was offered before, if it did."""
         if self._clock.monotonic_s() >= self._next_s:
-            self.write(make())
+            self._newest.hand_over(self._dated(make()))
 
     def write(self, progress: Progress) -> None:
         """Write now. Not fsynced: after a crash of the machine the ledger and the checkpoints tell the truth."""
-        self._next_s = self._clock.monotonic_s() + self._every_s
-        body = asdict(replace(progress, updated_at_s=self._clock.wall_s()))
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        aside = self._path.with_suffix(".aside")
-        aside.write_text(json.dumps(body), "utf-8")
-        aside.replace(self._path)
+        body = self._dated(progress)
+        self._newest.settle()
+        self._put(body)
 
     def turn(self, phase: Phase) -> None:
         """Change the phase and keep the rest."""
+        self._newest.settle()
         self.write(replace(read_progress(self._path.parent) or Progress(), phase=phase))
+
+    def _dated(self, progress: Progress) -> str:
+        self._next_s = self._clock.monotonic_s() + self._every_s
+        return json.dumps(asdict(replace(progress, updated_at_s=self._clock.wall_s())))
+
+    def _put(self, body: str) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        aside = self._path.with_suffix(".aside")
+        aside.write_text(body, "utf-8")
+        aside.replace(self._path)
 
 
 class PositionMark:

@@ -41,6 +41,6 @@ def checkpoints_of(
         store=store,
         identity=identity,
         ranks=ranks_here(),
-        ledger=Ledger(place.ledger, clock, side=Side.TRAINING, subject=run),
+        ledger=Ledger(place.ledger, clock, side=Side.TRAINING, subject=run, patient=False),
         writer=writer_behind(store, clock, rules=rules),
     )

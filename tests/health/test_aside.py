@@ -1,0 +1,88 @@
+"""Errands beside the work: done in order; waited for while storage is quick, and not while it is slow."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from failsoft.health import aside as module
+from failsoft.health.aside import SLOW_S, Aside
+from failsoft.health.clock import ManualClock
+from failsoft.health.ledger import Ledger, Side, read_ledger
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without end: a busy machine may keep a thread from its turn."""
+    monkeypatch.setattr(module, "PATIENCE_S", 1e6)
+
+
+def wait_and_note(back: threading.Event, done: list[int], number: int) -> None:
+    assert back.wait(timeout=60.0)
+    done.append(number)
+
+
+def test_on_quick_storage_an_errand_is_done_when_the_call_returns() -> None:
+    aside, done = Aside(ManualClock()), list[int]()
+    for number in range(50):
+        aside.do(partial(done.append, number))
+        assert done[-1] == number
+
+
+def test_storage_that_hangs_holds_the_work_up_once_and_the_order_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 0.01)
+    aside, back, done = Aside(ManualClock()), threading.Event(), list[int]()
+    aside.do(partial(wait_and_note, back, done, 0))
+    monkeypatch.setattr(module, "PATIENCE_S", 1e6)  # whoever waits now waits for ever
+    for number in range(1, 20):
+        aside.do(partial(done.append, number))
+    assert done == []
+    back.set()
+    aside.settle()
+    assert done == list(range(20))
+
+
+def test_storage_that_was_slow_is_not_waited_for_until_it_was_quick_again() -> None:
+    clock, back, done = ManualClock(), threading.Event(), list[int]()
+    aside = Aside(clock)
+    aside.do(lambda: clock.advance(2 * SLOW_S))
+    aside.do(partial(wait_and_note, back, done, 1))
+    assert done == []
+    back.set()
+    aside.settle()
+    aside.do(lambda: done.append(2))
+    assert done == [1, 2]
+
+
+def test_what_an_errand_raises_reaches_nobody_and_the_next_one_is_done() -> None:
+    aside, done = Aside(ManualClock()), list[int]()
+    aside.do(lambda: done.append(1 // 0))
+    aside.do(lambda: done.append(1))
+    assert done == [1]
+
+
+def test_a_copy_in_another_process_has_a_thread_of_its_own(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl", ManualClock(), side=Side.TRAINING, subject="run", patient=False)
+    ledger.record("first", "here")
+    pickle.loads(pickle.dumps(ledger)).record("second", "there")  # noqa: S301 -- it is our own
+    assert [event.kind for event in read_ledger(ledger.path).events] == ["first", "second"]
+
+
+def test_an_impatient_ledger_counts_what_the_disk_refuses(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl", ManualClock(), side=Side.TRAINING, subject="run", patient=False)
+    ledger.path.mkdir()
+    ledger.record("first", "here")
+    assert ledger.unrecorded == 1
+
+
+def test_whoever_needs_it_on_the_disk_can_wait_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 0.0)
+    ledger = Ledger(tmp_path / "ledger.jsonl", ManualClock(), side=Side.TRAINING, subject="run", patient=False)
+    for number in range(20):
+        ledger.record(f"number_{number}", "in order")
+    ledger.settle()
+    assert [event.kind for event in read_ledger(ledger.path).events] == [f"number_{number}" for number in range(20)]
