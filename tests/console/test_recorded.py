@@ -57,7 +57,11 @@ def assert_told(facts: Any, page: Any, there: Recorded, name: str) -> None:
     said = facts.inner_text()
     for words in (trouble.what, trouble.press, trouble.saw, trouble.section, one.name, one.why):
         assert words.casefold() in said.casefold()
-    assert page.evaluate("at => new Date(at * 1000).toLocaleString()", one.began_s) in said
+    assert (
+        page.evaluate("at => new Date(at * 1000).toLocaleString(undefined, {timeZoneName: 'short'})", one.began_s)
+        in said
+    )
+    assert ("first plan:" in said) == bool(one.release), "of a fall one sees whether the release is new"
     counted = re.search(r"([\d,]+) of [\d,]+ \(\d+%\) answers since (then|its first bad ones)", said)
     assert counted is not None
     assert 0 < int(counted[1].replace(",", "")) <= hit_at_most(there, trouble.why)

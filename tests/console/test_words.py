@@ -62,6 +62,20 @@ def test_the_reason_says_what_is_waited_for_and_that_the_controller_is_away() ->
     assert "not watched: no baseline" in glance(not_armed="no baseline")["why"]
 
 
+def test_a_reason_that_is_told_beside_it_is_not_told_twice_and_waiting_for_nothing_not_at_all() -> None:
+    scene = Scene(Path("/nowhere"))
+    scene.plan = plan_body(why="17 weak of 84")
+    rollout = {"waits_for": "nothing: the subject serves"}
+    assert now_of(scene.status(), rollout)["why"].startswith("Because: 17 weak of 84. This gateway's window")
+    assert "17 weak" not in now_of(scene.status(), rollout, (), {"17 weak of 84"})["why"]
+
+
+def test_callers_who_are_judged_alone_are_named() -> None:
+    scene = Scene(Path("/nowhere"))
+    scene.health["signals"] = {"callers_apart": {"1f0c2d3e": "12 bad of 20"}}
+    assert "Caller 1f0c2d3e is judged alone: 12 bad of 20." in now_of(scene.status(), {})["why"]
+
+
 def test_a_model_that_gets_everything_does_not_answer_everything_in_a_wave() -> None:
     scene = Scene(Path("/nowhere"))
     one = now_of(scene.status(), {}, {"overload"})

@@ -19,6 +19,7 @@ from failsoft.errors import FailsoftError
 from failsoft.health.clock import Clock
 from failsoft.health.ledger import Event, Side, parse_event
 from failsoft.incidents.account import account_of
+from failsoft.incidents.arrival import Arrivals
 from failsoft.incidents.finding import PLANS, WAVES, Incident, incidents_of, tells
 from failsoft.incidents.onset import flaws_of
 from failsoft.incidents.story import Story
@@ -78,6 +79,8 @@ class Feed:
         self._from_disk: dict[str, Any] = {"incidents": [], "happening": [], "history": []}
         self._old_rows: dict[str, dict[str, Any]] = {}
         self._waves: frozenset[str] = frozenset()
+        self._reasons: frozenset[str] = frozenset()
+        self._arrivals = Arrivals()
         self._runs_seen: list[tuple[list[str], float | None]] = []
         self._asked: asyncio.Future[dict[str, Any]] | None = None
         self._asked_at_s = 0.0
@@ -91,7 +94,7 @@ class Feed:
         now_s = self._clock.wall_s()
         return {
             "at_s": now_s,
-            "now": now_of(status, rollout, self._waves),
+            "now": now_of(status, rollout, self._waves, self._reasons),
             "arms": arms_of(status, rollout, self._gates.of),
             "history_s": HISTORY_S,
             "window": window_of(status),
@@ -141,6 +144,7 @@ class Feed:
         self._old_rows = {row["name"]: row for row in rows if row["name"] in self._old_rows}
         going_on = [one for one in reversed(found) if not one.is_over][:_GOING_ON]
         self._waves = frozenset(str(one.kind) for one in going_on if one.kind in WAVES)
+        self._reasons = frozenset(one.why for one in going_on)
         recent = self._answers.since(now_s - HISTORY_S - STEP_S)
         self._from_disk = {
             "incidents": rows,
@@ -161,6 +165,7 @@ class Feed:
         return found
 
     def _hold(self, event: Event) -> None:
+        self._arrivals.read(event)
         if len(event.to_line()) > _LARGE_BYTES:
             small = {key: value for key, value in event.data.items() if not isinstance(value, list | dict | str)}
             words = {key: value[:200] for key, value in event.data.items() if isinstance(value, str)}
@@ -208,7 +213,8 @@ class Feed:
         return {
             "name": one.name,
             "what": account.what,
-            "why": one.why,
+            "why": f"{one.why}{account.noticed}",
+            "release": self._came(one),
             "began_s": one.began_s,
             "lasted_s": round(story.lasted_s),
             "saw": f"{saw} answers {self._from_when(one)} {account.saw}"
@@ -216,6 +222,18 @@ class Feed:
             else "not known here: no answer since then was written down yet; see its report for how many saw it",
             "press": account.press,
             "section": account.section,
+        }
+
+    def _came(self, one: Incident) -> dict[str, Any] | None:
+        """Whether the release is new is what its roll back hangs on."""
+        came = self._arrivals.of(one)
+        if came is None:
+            return None
+        return {
+            "came_s": came.at_s,
+            "before_s": round(one.began_s - came.at_s),
+            "is_cut": came.is_cut,
+            "why": came.why,
         }
 
     def _look_at_runs(self) -> list[tuple[list[str], float | None]]:

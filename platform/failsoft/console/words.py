@@ -18,16 +18,23 @@ _STAGE_WORDS = {
     "rejected": "was given up",
 }
 
+_NOTHING = "nothing"
 _BUT = {"overload": "only a part: it has no room for the rest", "bad_input": "what can be read"}
 
 
-def now_of(status: Mapping[str, Any], rollout: Mapping[str, Any], waves: Collection[str] = ()) -> dict[str, Any]:
+def now_of(
+    status: Mapping[str, Any],
+    rollout: Mapping[str, Any],
+    waves: Collection[str] = (),
+    told: Collection[str] = (),
+) -> dict[str, Any]:
     """Release, stage, share, verdict in words, who answers; and the mood: good, warn or bad.
 
     Args:
         status: of a gateway.
         rollout: of the controller; ``{"error": …}`` when it is away.
         waves: kinds of the waves that go on: a model that gets everything does not answer everything then.
+        told: reasons that stand beside this already; in the night nobody wants to read them twice.
     """
     plan, health = status["plan"], status["health"]
     stage, release = str(status["stage"]), str(plan["releases"].get(plan["subject"]) or "no release")
@@ -35,7 +42,7 @@ def now_of(status: Mapping[str, Any], rollout: Mapping[str, Any], waves: Collect
     return {
         "glance": f"{release} {_does(stage, waves)}{_share(share)}. {_who(status, share)}",
         "mood": _mood(stage, health, is_calm=not (away or waves)),
-        "why": _why(plan, health, rollout),
+        "why": _why(plan, health, rollout, told),
         "stage": stage,
         "release": release,
         "share": share,
@@ -155,16 +162,18 @@ def _mood(stage: str, health: Mapping[str, Any], *, is_calm: bool) -> str:
     return {"healthy": "good", "degraded": "bad"}.get(str(health["status"]).lower(), "warn")
 
 
-def _why(plan: Mapping[str, Any], health: Mapping[str, Any], rollout: Mapping[str, Any]) -> str:
-    parts = [f"Because: {plan['why']}."] if plan["why"] else []
+def _why(plan: Mapping[str, Any], health: Mapping[str, Any], rollout: Mapping[str, Any], told: Collection[str]) -> str:
+    parts = [f"Because: {plan['why']}."] if plan["why"] and plan["why"] not in told else []
     if rollout.get("error"):
         parts.append(f"The controller is away ({rollout['error']}); the last plan holds, and gateways trip alone.")
-    elif rollout.get("waits_for"):
+    elif not str(rollout.get("waits_for") or _NOTHING).startswith(_NOTHING):
         parts.append(f"It waits for: {rollout['waits_for']}.")
     parts.append(f"This gateway's window: {health['status']}, {health['reason']}.")
     warnings = health.get("signals", {}).get("warnings")
     if warnings:
         parts.append(f"It warns of {'; '.join(f'{signal}: {why}' for signal, why in warnings.items())}.")
+    apart = health.get("signals", {}).get("callers_apart") or {}
+    parts += [f"Caller {caller} is judged alone: {why}." for caller, why in apart.items()]
     if health["not_armed"]:
         parts.append(f"Its health is not watched: {health['not_armed']}.")
     return " ".join(parts)

@@ -31,6 +31,8 @@ class Account:
     """Which answers were hit: why they were not the model's in service; None: for any reason."""
     saw: str
     """What those who got such an answer got."""
+    noticed: str = ""
+    """Said after the incident's own reason, where that is only a number of calls."""
 
 
 _FALLS = {
@@ -138,19 +140,21 @@ _OVERLOAD = Account(
     what="Overload: more is asked than the models manage, and what is too much is answered by a fallback",
     press=(
         "Nothing against the model, it is well. Give it more replicas (the app's Serve config), or a limit to the "
-        "caller who floods: callers who are judged alone are in failsoft status."
+        "caller who floods; callers who are judged alone are named on the console."
     ),
     section="FailsoftOverload",
     counts=frozenset({"shed"}),
     saw="came from a fallback for want of room at the models",
+    noticed=" found no room at the models",
 )
 _BAD_INPUT = Account(
     what="A wave of bad input: many requests hold nothing that a model could read",
     press=(
         "Nothing here: it is not held against the model, and the rules answer. Tell whoever sends them; callers who "
-        "are judged alone are in failsoft status."
+        "are judged alone are named on the console."
     ),
     section="FailsoftBadInputWave",
     counts=frozenset({"bad_input"}),
     saw="had a request that nobody could read, and got the rules' answer",
+    noticed=" held nothing to read",
 )

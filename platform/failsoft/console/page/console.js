@@ -83,8 +83,9 @@ function happeningItem(one) {
   more.textContent = `Runbook: ${one.section}`;
   more.dataset.incident = one.name;
   for (const [name, ...values] of [
-    ["since", `${when(one.began_s)}, for ${lasted(one.lasted_s)} (${plain(one.name)})`],
+    ["since", `${when(one.began_s, ZONE)}, for ${lasted(one.lasted_s)} (${plain(one.name)})`],
     ["seen", plain(one.why)],
+    ...(one.release ? [["release", cameAs(one.release)]] : []),
     ["who saw it", plain(one.saw)],
     ["what to press", `${plain(one.press)} `, more],
   ]) {
@@ -97,6 +98,9 @@ function happeningItem(one) {
   return made;
 }
 
+// Whether it is new decides what to press.
+const cameAs = (release) => `came ${release.is_cut ? "at least " : ""}${lasted(release.before_s)} before, ${when(release.came_s, ZONE)}: ${plain(release.why)}`;
+
 const lasted = (seconds) => seconds < 120 ? `${seconds} s` : seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
 
 function stageItem(stage, current) {
@@ -108,7 +112,8 @@ function stageItem(stage, current) {
 
 // Signs that would not show, or turn the words around, in their code.
 const plain = (words) => String(words).replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}]/gu, (sign) => `\\u${sign.codePointAt(0).toString(16).padStart(4, "0")}`);
-const when = (seconds) => new Date(seconds * 1000).toLocaleString();
+const ZONE = { timeZoneName: "short" };  // two people who compare notes may sit in different ones
+const when = (seconds, how = {}) => new Date(seconds * 1000).toLocaleString(undefined, how);
 
 function fill(id, columns, rows, nothing = "nothing") {
   const head = document.createElement("tr");
