@@ -87,7 +87,14 @@ class Healthy:
         return cls(model_share=_model_share(answers, model_sources))
 
     def whole(self, answers: Sequence[Answer], now_s: float, rate_hz: float, model_sources: Sequence[str]) -> bool:
-        """Whether the last second and a half of requests went as before: all answered, rightly, by the model."""
+        """Whether the last second and a half of requests went as before: all answered, rightly, by the model.
+
+        Args:
+            answers: those that have come, of requests since the last cause was gone: older ones prove nothing.
+            now_s: the client's time; requests of the last half second may still be out.
+            rate_hz: how many are sent in a second.
+            model_sources: what answers of the model in service name as their source.
+        """
         lately = [one for one in answers if now_s - _LOOK_BACK_S <= one.sent_s <= now_s - _STILL_OUT_S]
         if len(lately) < _HEARD * rate_hz * (_LOOK_BACK_S - _STILL_OUT_S):
             return False

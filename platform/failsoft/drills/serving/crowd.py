@@ -52,13 +52,15 @@ class Crowd:
         return {"asked": self.answered, "wrong": self.wrong, "words": self.words}
 
     async def _ask_until(self, client: httpx.AsyncClient, until_s: float) -> None:
-        while self._clock.monotonic_s() < until_s:
+        while True:  # once at least, also where the process started late
             body = next(self._bodies)
             said = await self._status(client, body)
             self.answered += 1
             if said is not None:
                 self.wrong += 1
                 self.words += [f"{body[:60]!r}: {said}"] if len(self.words) < _KEPT_WORDS else []
+            if not self._clock.monotonic_s() < until_s:
+                return
             await asyncio.sleep(float(self._asked["pause_s"]))
 
     async def _status(self, client: httpx.AsyncClient, body: bytes) -> str | None:

@@ -13,7 +13,7 @@ from failsoft.drills.fault import DrillFault, PlannedFault
 from failsoft.drills.serving.crowd_hand import CrowdHand
 from failsoft.drills.serving.hands import BrokenWeights, FlippedByte, Hand, LostHead, Replaced, Signal, SignHand
 from failsoft.drills.serving.malformed import malformed_bodies
-from failsoft.drills.serving.parts import Parts
+from failsoft.drills.serving.parts import CONTROLLERS, Parts
 from failsoft.drills.serving.promises import PROMISES
 from failsoft.drills.serving.signs import Sign, Told
 from failsoft.drills.serving.traffic import Asking
@@ -23,8 +23,8 @@ from failsoft.health.clock import Clock
 _F = DrillFault
 _KILL, _TERM, _STOP, _GO_ON = signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.SIGCONT
 ARGUMENTS = frozenset({"seconds", "role", "amount", "clients"})
-"""``seconds``: how long it stays; ``role``: model or gateway; ``amount``: seconds of slowness, or of the clock's jump;
-``clients``: of overload."""
+"""``seconds``: how long it stays; ``amount``: seconds of slowness, or of the clock's jump; ``clients``: of overload;
+``role``: whom it strikes, model or gateway, and of kill-controller serve or plan."""
 ROLES = ("model", "gateway")
 OUTSIDE = frozenset({_F.OVERLOAD, _F.MALFORMED_WAVE})
 """What can be done to an app of which only the address is known."""
@@ -127,12 +127,19 @@ def _corrupt(fault: PlannedFault, parts: Parts, _grip: Grip) -> Hand:
     return FlippedByte(parts.model_files, kill, random.Random(fault.seed))
 
 
+def _controllers(fault: PlannedFault, parts: Parts, _grip: Grip) -> Hand:
+    role = str(fault.arguments.get("role", ""))
+    if role and role not in CONTROLLERS:
+        raise ConfigError(f"fault {fault.kind}: role is {role!r}; use {' or '.join(CONTROLLERS)}, or none for both")
+    return Signal(lambda: parts.controllers(*filter(None, [role])), _KILL, role=f"{role} controller".strip())
+
+
 _MAKERS: Mapping[DrillFault, Callable[[PlannedFault, Parts, Grip], Hand]] = {
     _F.KILL_REPLICA: _signal(_KILL, "model"),
     _F.KILL_GATEWAY: _signal(_KILL, "gateway"),
     _F.SIGTERM: _signal(_TERM, "model"),
     _F.HALF_ALIVE_REPLICA: _signal(_STOP, "model", _GO_ON),
-    _F.KILL_CONTROLLER: lambda _fault, parts, _grip: Signal(parts.controllers, _KILL, role="controllers"),
+    _F.KILL_CONTROLLER: _controllers,
     _F.PARTITION: lambda _fault, parts, _grip: Signal(
         parts.far_side, _STOP, role="controllers and Ray's store", then=_GO_ON
     ),

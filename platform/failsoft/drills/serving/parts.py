@@ -19,7 +19,8 @@ from failsoft.health.json_object import json_object
 _OWN_KEYS = frozenset({"gateway", "stage", "plan", "health", "counts"})
 _ASK_S = 5.0
 _SILENT = ("ray::ServeController", "ray::Controller", "gcs_server")
-_CONTROLLERS = ("ray::ServeController", "ray::Controller")
+CONTROLLERS = {"serve": "ray::ServeController", "plan": "ray::Controller"}
+"""By whose they are: Serve's own, and that of failsoft's routing plan."""
 
 
 class Parts:
@@ -63,9 +64,9 @@ class Parts:
         mine = re.compile(rf"ray::ServeReplica:[^:]*:(?:{'|'.join(map(re.escape, deployments))})(?![\w-])")
         return [one for one in self.host.family.titled("ray::ServeReplica") if mine.match(one.title)]
 
-    def controllers(self) -> list[Process]:
-        """Serve's, and that of failsoft's plan where the app has one."""
-        return self.host.family.titled(*_CONTROLLERS)
+    def controllers(self, *whose: str) -> list[Process]:
+        """Serve's, and that of failsoft's plan where the app has one; by default both."""
+        return self.host.family.titled(*(CONTROLLERS[name] for name in whose or CONTROLLERS))
 
     def far_side(self) -> list[Process]:
         """What replicas can't reach when they are cut off from the head's services: controllers, and Ray's store."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +11,12 @@ from failsoft.drills.serving.answers import Answer, Expectation
 from failsoft.drills.serving.course import Healthy, by_model
 from failsoft.drills.serving.hosting import Host
 from failsoft.drills.serving.parts import Parts, has_routes, is_ours, payloads_of, route_of, status_of
+from failsoft.drills.serving.processes import surplus
 from failsoft.drills.serving.target import ServeTarget
 from failsoft.drills.serving.traffic import Asking, Traffic
 from failsoft.errors import ServingError
 from failsoft.health.clock import Clock
 
-LEARN_S = 3.0
-"""The healthy app is watched for so long before anything is done to it."""
 _LOOK_S = 0.1
 _STEADY_S = 1.5
 _ROUTES_WITHIN_S = 20.0
@@ -36,6 +36,8 @@ class Session:
         self.parts: Parts | None = None
         self.asking: Asking | None = None
         self.healthy: Healthy | None = None
+        self.census: Counter[str] = Counter()
+        """How many processes of each kind the healthy app has."""
         self.ours = False
         """Whether it has failsoft's own routes."""
 
@@ -53,12 +55,24 @@ class Session:
             url = host.url
         self._learn(url.rstrip("/"))
 
-    def whole(self, traffic: Traffic) -> bool:
-        """Whether requests go as they did before any fault."""
+    def whole(self, traffic: Traffic, since_s: float) -> bool:
+        """Whether requests that were sent since then go as they did before any fault, and every part is there again."""
         if self.healthy is None:
             return False
-        now_s = self.clock.monotonic_s()
-        return self.healthy.whole(traffic.now(), now_s, self.target.rate_hz, self.target.model_sources)
+        now_s, answers = self.clock.monotonic_s(), [one for one in traffic.now() if one.sent_s >= since_s]
+        whole = self.healthy.whole(answers, now_s, self.target.rate_hz, self.target.model_sources)
+        return whole and not self.missing()
+
+    def missing(self) -> tuple[str, ...]:
+        """Parts that were there before any fault and are not now."""
+        return surplus(self._census(), self.census)
+
+    def too_many(self) -> tuple[str, ...]:
+        """Parts that are there now and were not before any fault."""
+        return surplus(self.census, self._census())
+
+    def _census(self) -> Counter[str]:
+        return Counter() if self.parts is None else self.parts.host.family.census()
 
     def until(self, holds: Callable[[], bool], within_s: float) -> bool:
         """Wait for something; False when it does not come in time."""
@@ -88,7 +102,7 @@ class Session:
         if not steady:
             raise ServingError(f"{self.target.name} does not answer steadily at {asking.url}: {_words(traffic.now())}")
         with Traffic(asking, self.clock, keep_bodies=True) as traffic:
-            self.clock.sleep_s(LEARN_S)
+            self.clock.sleep_s(self.target.learn_s)
         seen = traffic.now()
         if not seen or any(one.lost for one in seen):
             raise ServingError(f"{self.target.name} lost requests before any fault at {asking.url}: {_words(seen)}")
@@ -99,6 +113,7 @@ class Session:
         seen = traffic.now()
         if not self.ours and not any(one.source in self.target.model_sources for one in seen):
             self.target = replace(self.target, source_field="")
+        self.census = self._census()
         self.healthy = Healthy.of(seen, self.target.model_sources)
         self.asking = replace(asking, target=self.target, expected=Expectation(traffic.bodies))
 

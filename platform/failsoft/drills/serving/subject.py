@@ -45,6 +45,7 @@ class ServeSubject:
         self._kinds = tuple(kind for kind in KINDS if kind in (kinds or (KINDS if full else SHORT_KINDS)))
         self._session: Session | None = None
         self._folder: Path | None = None
+        self._starts = 0
         self.left: tuple[str, ...] = ()
         """Processes and ports that did not end with the app, over all its starts."""
 
@@ -111,6 +112,14 @@ class ServeSubject:
         seen = (*trial.failures, *what_was_seen(course, ledger()))
         return outcome_of(planned, verdict, course, took_s, seen)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said of the whole drill, after its end."""
+        if self._target.app is None:
+            return ("only from outside: of this app nothing but its address is known",)
+        ended = f"left behind when it was stopped: {', '.join(self.left)}" if self.left else "nothing was left behind"
+        return (f"{ended} by {self._target.app} over {self._starts} starts",)
+
     def close(self) -> None:
         """End the app as its user would; what does not end by itself is ended, and named in :attr:`left`."""
         self._end()
@@ -122,6 +131,7 @@ class ServeSubject:
         if self._folder is None:
             raise ServingError("the reference was not asked for yet")
         session = Session(self._target, self._clock)
+        self._starts += 1
         try:
             session.start(self._folder)
         except BaseException:  # half an app must not stay; re-raised

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from failsoft.drills.fault import PlannedFault
+from failsoft.drills.fault import Phase, PlannedFault
 from failsoft.drills.serving.answers import Answer
 from failsoft.drills.serving.course import Blow, Course, Wave
 from failsoft.drills.serving.grip import Grip, hold_s
 from failsoft.drills.serving.hands import Hand, LostHead
 from failsoft.drills.serving.phases import enter, leave
-from failsoft.drills.serving.processes import surplus
 from failsoft.drills.serving.session import Session
 from failsoft.drills.serving.traffic import Traffic
 from failsoft.errors import FailsoftError, ServingError
@@ -67,17 +65,17 @@ class Trial:
         grip = Grip(asking=asking, folder=self.folder, clock=session.clock, parts=session.parts)
         doing = [_Doing(fault=fault, hand=grip.hand(fault)) for fault in self.faults]
         with Traffic(asking, session.clock) as traffic:
-            if not session.until(lambda: session.whole(traffic), session.target.settle_within_s):
+            since_s = session.clock.monotonic_s()
+            if not session.until(lambda: session.whole(traffic, since_s), session.target.settle_within_s):
                 return None
-            before = self._census()
-            phase = self.faults[0].phase
-            enter(phase, session, traffic)
+            enter(self._phase, session, traffic)
             began_s = session.clock.monotonic_s()
             self._carry_out(doing, began_s)
             self._leave()
-            whole = session.until(lambda: session.whole(traffic), session.target.settle_within_s)
+            mended_s = session.clock.monotonic_s()
+            whole = session.until(lambda: session.whole(traffic, mended_s), session.target.settle_within_s)
             whole_s = session.clock.monotonic_s() if whole else None
-            left = self._left(before) if whole else ()
+            left = self._left() if whole else ()
         answers = [one for one in traffic.now() if one.sent_s >= began_s or one.done_s >= began_s]
         return self._course(doing, answers, began_s, whole_s, left)
 
@@ -113,16 +111,18 @@ class Trial:
 
     def _leave(self) -> None:
         try:
-            leave(self.faults[0].phase, self.session)
+            leave(self._phase, self.session)
         except FailsoftError as error:
             self.failures.append(str(error))
 
-    def _census(self) -> Counter[str]:
-        return Counter() if self.session.parts is None else self.session.parts.host.family.census()
+    def _left(self) -> tuple[str, ...]:
+        self.session.until(lambda: not self.session.too_many(), _REPLACED_WITHIN_S)
+        return self.session.too_many()
 
-    def _left(self, before: Counter[str]) -> tuple[str, ...]:
-        self.session.until(lambda: not surplus(before, self._census()), _REPLACED_WITHIN_S)
-        return surplus(before, self._census())
+    @property
+    def _phase(self) -> Phase:
+        """The rarest of those that were asked for; faults that are drawn together may each name another one."""
+        return max((fault.phase for fault in self.faults), key=list(Phase).index)
 
     def _course(
         self, doing: list[_Doing], answers: list[Answer], began_s: float, whole_s: float | None, left: tuple[str, ...]
