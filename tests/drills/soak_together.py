@@ -1,0 +1,220 @@
+"""Training and serving on one Ray, under faults, watched: what a soak is made of."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+from pydantic import TypeAdapter
+
+from failsoft.artifacts.home import Home
+from failsoft.drills.serving.processes import Family, Process
+from failsoft.health.backoff import BackoffPolicy
+from failsoft.health.clock import SystemClock
+from failsoft.health.ledger import each_event
+from failsoft.training.accounting.whereabouts import whereabouts
+from tests.conftest import ROOT
+from tests.drills.cluster import BIN, Head, child, free_ports, ray_head, run, wait_until
+from tests.drills.serving_support import Reply, Traffic
+from tests.drills.soak_census import Census, take
+from tests.drills.soak_faults import Striker, Struck, plan
+from tests.serving.tiny_release import TEXTS, publish_tiny
+from train_jobs.config import JobConfig, Preset
+
+RUN = "soak"
+RATE_HZ = 10.0
+LOOK_S = 5.0
+_CPUS = 8
+"""As Ray counts: both models, both gateways, the worker, and what restarts beside them."""
+_LEAVE_S, _GONE_S = 120.0, 60.0
+
+
+@dataclass(kw_only=True)
+class Soaked:
+    """What was seen, from the first fault to after the last."""
+
+    seed: int
+    minutes: float
+    began_s: float
+    """Monotonic; all moments here are counted from it."""
+    looks: list[Census] = field(default_factory=list)
+    struck: list[Struck] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+    restarts_by_hand: int = 0
+    """Times that the training ended for good and the same command was given again."""
+    left_with: int | None = None
+    """Exit status of the training, told to leave at the end."""
+    ettr: float | None = None
+    parts_s: dict[str, float | None] = field(default_factory=dict)
+    position: int = 0
+    left: tuple[str, ...] = ()
+    """Processes that were there after all was ended."""
+    left_in_memory: tuple[str, ...] = ()
+    """Files of the run in the host's memory, after it."""
+
+
+def job(home: Path) -> JobConfig:
+    """One worker on the embedded corpus; more batches than the time holds."""
+    return JobConfig(
+        home=home,
+        run=RUN,
+        preset=Preset.EMBEDDED,
+        workers=1,
+        snapshot_every_steps=10,
+        checkpoint_every_steps=50,
+        max_batches=10_000_000,
+        backoff=BackoffPolicy(first_s=1.0, cap_s=5.0),
+        publish=False,
+    )
+
+
+class Training:
+    """The training's own command, given again when it ends before its time, as systemd would."""
+
+    def __init__(self, head: Head, home: Path, log: Path) -> None:
+        self._command = [
+            sys.executable,
+            "-m",
+            "tests.drills.supervised_job",
+            TypeAdapter(JobConfig).dump_json(job(home)).decode(),
+        ]
+        quiet = {"RAY_ADDRESS": head.address, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        self._environment, self._log = head.environment | quiet, log
+        self.restarts = -1
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def keep_going(self) -> None:
+        """Start it where it does not run."""
+        if self._process is None or self._process.poll() is not None:
+            self.restarts += 1
+            with self._log.open("ab") as output:
+                self._process = subprocess.Popen(
+                    self._command, cwd=ROOT, env=self._environment, stdout=output, stderr=subprocess.STDOUT
+                )
+
+    def leave(self) -> int | None:
+        """Told to save and leave; its exit status, None: it had to be killed."""
+        if self._process is None:
+            return None
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(timeout=_LEAVE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            return None
+
+
+@contextmanager
+def serving(head: Head, home: Home, log: Path) -> Iterator[str]:
+    """``serve run serve_apps:app`` for the time of the block."""
+    port = free_ports(1)[0]
+    run(head, "serve", "start", "--address", head.address, "--http-port", str(port), timeout_s=120)
+    url = f"http://127.0.0.1:{port}"
+    told = ["profile=drill", "gateways=2", "deadline_ms=1500", "allow_planned_faults=true", f"home={home.root}"]
+    command = [str(BIN / "serve"), "run", "--address", head.address, "serve_apps:app", *told]
+    with child(command, environment=head.environment, log=log) as process:
+        wait_until(lambda: _answers(url, process, log), what="serve run serve_apps:app", timeout_s=180)
+        yield url
+
+
+def _answers(url: str, process: subprocess.Popen[bytes], log: Path) -> bool:
+    assert process.poll() is None, f"serve run ended: {log.read_text('utf-8', 'replace')[-4000:]}"
+    try:
+        return httpx.get(f"{url}/healthz", timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def soak(folder: Path, *, minutes: float, seed: int) -> Soaked:
+    """The whole of it; ``folder`` is empty."""
+    home, family = Home.find(folder / "home"), Family(os.getpid())
+    in_memory = _in_memory()
+    publish_tiny(home)
+    soaked = Soaked(seed=seed, minutes=minutes, began_s=time.monotonic())
+    with ray_head(home.root, num_cpus=_CPUS) as head:
+        with serving(head, home, folder / "serve.log") as url:
+            training = Training(head, home.root, folder / "training.log")
+            training.keep_going()
+            try:
+                wait_until(lambda: _position(home) > 60, what="the training past its first checkpoint", timeout_s=240)
+                with Traffic(url, TEXTS, rate_hz=RATE_HZ) as traffic:
+                    _under_faults(soaked, Striker(family, home, url, clock=SystemClock(), seed=seed), family, training)
+                soaked.replies = traffic.replies
+            finally:
+                soaked.left_with = training.leave()
+                soaked.restarts_by_hand = training.restarts
+        _account(soaked, home)
+    soaked.left = _left(family)
+    soaked.left_in_memory = tuple(sorted(_in_memory() - in_memory))
+    return soaked
+
+
+def _under_faults(soaked: Soaked, striker: Striker, family: Family, training: Training) -> None:
+    """Faults one after the other; a thread looks meanwhile."""
+    over = threading.Event()
+    soaked.began_s = time.monotonic()
+    looking = threading.Thread(target=_look, args=(soaked, family, training, over), daemon=True)
+    looking.start()
+    try:
+        for at_s, kind in plan(soaked.seed, soaked.minutes * 60.0):
+            time.sleep(max(0.0, soaked.began_s + at_s - time.monotonic()))
+            now_s = time.monotonic() - soaked.began_s
+            soaked.struck.append(Struck(at_s=now_s, kind=kind, what=striker.strike(kind)))
+        time.sleep(max(0.0, soaked.began_s + soaked.minutes * 60.0 - time.monotonic()))
+    finally:
+        over.set()
+        looking.join()
+
+
+def _look(soaked: Soaked, family: Family, training: Training, over: threading.Event) -> None:
+    while not over.wait(LOOK_S):
+        training.keep_going()
+        soaked.looks.append(take(_others(family), at_s=time.monotonic() - soaked.began_s))
+
+
+def _others(family: Family) -> list[Process]:
+    """All but the process that watches: its own list of replies grows."""
+    return [one for one in family.look() if one.pid != os.getpid()]
+
+
+def _position(home: Home) -> int:
+    found = [event.count("position") for event in each_event(home.ledger) if event.kind == "checkpoint_published"]
+    return max(found, default=0)
+
+
+def _account(soaked: Soaked, home: Home) -> None:
+    events = [event for event in each_event(home.ledger) if event.subject == RUN]
+    look = whereabouts(home.run(RUN), events, now_s=SystemClock().wall_s())
+    soaked.ettr = look.account.ettr
+    soaked.parts_s = {str(part): look.account.seconds(part) for part in look.account.micros}
+    soaked.position = _position(home)
+
+
+def _left(family: Family) -> tuple[str, ...]:
+    """What a minute has not ended either."""
+    until_s = time.monotonic() + _GONE_S
+    while _others(family) and time.monotonic() < until_s:
+        time.sleep(0.2)
+    return tuple(sorted(f"{one.pid} {one.title[:120]}" for one in _others(family)))
+
+
+def _in_memory() -> set[str]:
+    """What lies in the host's memory by failsoft's own names."""
+    folder = Path("/dev/shm")
+    return {path.name for path in folder.iterdir() if "failsoft" in path.name} if folder.is_dir() else set()
+
+
+def chance(soaked: Soaked) -> random.Random:
+    """For the bounds of what was seen."""
+    return random.Random(soaked.seed + 2)
