@@ -1,7 +1,7 @@
 # Every target sets up what it needs in .venv first, and only when something changed.
 #   make demo               one incident from fault to recovery, measured live      ARGS="--keep" is handed on
 #   make test               all tests but the drills                                ARGS="-k window" is handed on
-#   make drill              the long tests that break real Ray on purpose, an hour
+#   make drill              the long tests that break real Ray on purpose, an hour; how each ended goes to docs/drills.md
 #   make landing            of these one of each kind: what CI runs
 #   make soak               ten thousand steps through all that can go wrong with data, memory and pace
 #   make lint               what CI checks: format, style, types, layers
@@ -35,13 +35,13 @@ test: $(STAMP)
 	@$(RUN)/python -m pytest -m "not drill and not soak" $(ARGS)
 
 drill: $(STAMP)
-	@$(RUN)/python -m pytest -m drill $(ARGS)
+	@$(RUN)/python -m pytest -p tests.drills.outcomes -m drill $(ARGS)
 
 landing: $(STAMP)
 	@$(RUN)/python -m pytest -m drill $(LANDING:%=tests/drills/test_%.py) $(ARGS)
 
 soak: $(STAMP)
-	@$(RUN)/python -m pytest -m soak $(ARGS)
+	@$(RUN)/python -m pytest -p tests.drills.outcomes -m soak $(ARGS)
 
 bench: $(STAMP)
 	@$(RUN)/python -m tests.benchmarks $(NAME)

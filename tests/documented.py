@@ -90,12 +90,13 @@ def without_comment(line: str) -> str:
 
 
 def the_one(document: str, start: str) -> Shown:
-    """The document's only command that begins so.
+    """The document's command of these words, else its only one that begins so.
 
     Raises:
         LookupError: there is none, or more than one.
     """
-    found = [one for one in shown_commands() if one.document == document and one.text.startswith(start)]
+    here = [one for one in shown_commands() if one.document == document]
+    found = [one for one in here if one.text == start] or [one for one in here if one.text.startswith(start)]
     if len(found) != 1:
         raise LookupError(
             f"{document} shows {len(found)} commands that begin with {start!r}: {[one.text for one in found]}"
@@ -105,7 +106,19 @@ def the_one(document: str, start: str) -> Shown:
 
 def typed_by(drill: Path) -> list[Shown]:
     """What a drill's file types, read off its calls: the document and the beginning of the command."""
-    calls = [node for node in ast.walk(ast.parse(drill.read_text("utf-8"))) if isinstance(node, ast.Call)]
-    named = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in TYPISTS]
-    words = [[one.value for one in call.args if isinstance(one, ast.Constant)][:2] for call in named]
-    return [the_one(str(document), str(start)) for document, start in (pair for pair in words if len(pair) == 2)]
+    tree = ast.parse(drill.read_text("utf-8"))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and len(node.args) >= 2]
+    typing = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in TYPISTS]
+    known = _constants(tree)
+    return [the_one(*(_text(word, known) for word in call.args[:2])) for call in typing]
+
+
+def _constants(tree: ast.Module) -> dict[str, str]:
+    """Texts that a file gives names to, each in a line of its own."""
+    plain = [node for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)]
+    return {node.targets[0].id: _text(node.value, {}) for node in plain if isinstance(node.value, ast.Constant)}  # type: ignore[attr-defined]  # looked at above
+
+
+def _text(node: ast.expr, known: Mapping[str, str]) -> str:
+    """Of a text, or of a name of one."""
+    return known[node.id] if isinstance(node, ast.Name) else str(ast.literal_eval(node))

@@ -16,7 +16,7 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -99,9 +99,9 @@ def note_command(shown: Shown, typed: str, *, exit_code: int, seconds: float) ->
 class Recorder:
     """Writes down each drill when it has ended: a run that is killed has lost only the one that it was in."""
 
-    def __init__(self, where: Path, describe: Callable[[], str] = machine) -> None:
-        self._where = where
-        self._machine, self._commit = describe(), commit()
+    def __init__(self, where: Path, root: Path) -> None:
+        self._where, self._root = where, root
+        self._machine, self._commit = machine(), commit()
         self._seconds: dict[str, float] = {}
         self._ends: dict[str, tuple[str, str]] = {}
         self._cases: dict[str, dict[str, tuple[str, float, str]]] = {}
@@ -119,7 +119,7 @@ class Recorder:
 
     def pytest_sessionfinish(self) -> None:
         """The page, once."""
-        write_page(self._where)
+        write_page(self._where, self._root)
 
     def _write(self, case: str) -> None:
         outcome, why = self._ends.pop(case, ("passed", ""))
@@ -150,21 +150,21 @@ def _why(report: pytest.TestReport) -> str:
     return " ".join(words.split())[:200]
 
 
-def write_page(where: Path) -> None:
+def write_page(where: Path, root: Path = ROOT) -> None:
     """Make the page of what is recorded and of what the tree holds; lines of what is gone are let go."""
     from tests.drills.outcome_page import drills_of, page
 
     with changed(where) as record:
-        known = {name for drill in drills_of(ROOT) for name in drill.names}
+        known = {name for drill in drills_of(root) for name in drill.names}
         record["drills"] = {name: said for name, said in record["drills"].items() if name in known}
-        (where / "drills.md").write_text(page(record, ROOT), "utf-8")
+        (where / "drills.md").write_text(page(record, root), "utf-8")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Of pytest."""
     if not config.option.collectonly:
         os.environ[ACTIVE_VARIABLE] = "1"
-        config.pluginmanager.register(Recorder(folder()), "drill-outcomes")
+        config.pluginmanager.register(Recorder(folder(), config.rootpath), "drill-outcomes")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ pytestmark = [
     pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or ""),
 ]
 RELEASE = {"RELEASE": "tiny"}
-LOOP, OWN = "docs/guard_your_loop.md", "docs/serve_your_model.md"
+LOOP = "docs/guard_your_loop.md"
+OWN = "docs/serve_your_model.md"
 ASK = """curl -s http://127.0.0.1:8000/v1/predict -H 'content-type: application/json' -H 'x-caller-id: KEY' \\
     -d '{"text": "play some jazz"}'"""
 S3 = "http://127.0.0.1:5555"
