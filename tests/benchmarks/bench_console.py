@@ -1,7 +1,9 @@
-"""What three viewers of the console cost a gateway: its CPU time for a request, its throughput, and what it does idle.
+"""What three viewers of the console cost a gateway of its throughput, by the CPU time of its process.
 
-The gateway is the real one in a process of its own (``console_host.py``), loaded from another process; viewers are
-streams of a third. With and without viewers take turns, in a new order each round.
+The gateway is the real one in a process of its own (``console_host.py``). Twice: at rest, where turns of a quarter of a
+minute hold all that the feed does now and then, by number of viewers, which gives the sum of what it does; and under
+requests that come at one rate all the time, in many short turns with viewers and without, in a new order each round,
+where the arrival of the viewers is counted, too. See :mod:`tests.benchmarks.viewer_cost`.
 """
 
 from __future__ import annotations
@@ -15,31 +17,26 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 
 from failsoft.ingress import LOOPBACK
 from tests.benchmarks.gateway_contenders import environment
 from tests.benchmarks.measuring import CONTROL, Timings
-from tests.benchmarks.outcome import Outcome, in_words
+from tests.benchmarks.outcome import Outcome, Sheet
+from tests.benchmarks.steady_client import Steady
+from tests.benchmarks.viewer_cost import MANY, VIEWERS, Extra, Sum
 from tests.conftest import ROOT
 
-VIEWERS, CLIENTS = 3, 16
+RATE_HZ = 200.0
+LIMIT = 0.01
+"""Of the throughput."""
 NONE, LOOKED_AT = "nobody looks", f"{VIEWERS} viewers"
-LIMIT = 1.01
-"""What they may cost of the throughput."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Slice:
-    """What a turn showed."""
-
-    cpu_s: float
-    """Of the gateway, for a request under load, or for a second without any."""
-    took_s: float
-    """For a request: one over the throughput."""
+AT_REST = {NONE: 0, NONE + CONTROL: 0, LOOKED_AT: VIEWERS, f"{MANY} viewers": MANY}
+UNDER_LOAD = {NONE: 0, NONE + CONTROL: 0, LOOKED_AT: VIEWERS}
+_BY_PROCESS = 2
+"""Of a process's clock of CPU time in the kernel's numbering: by the scheduler, to the nanosecond."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,68 +47,101 @@ class Host:
     pid: int
 
     def cpu_s(self) -> float:
-        """CPU time of all its threads up to now, by the scheduler's own count: ticks of 10 ms are too coarse."""
-        total_ns = 0
-        for task in Path(f"/proc/{self.pid}/task").iterdir():
-            with contextlib.suppress(OSError):  # a thread that has just ended
-                total_ns += int((task / "schedstat").read_text("utf-8").split()[0])
-        return total_ns / 1e9
+        """CPU time of its process up to now, threads that have ended included."""
+        return time.clock_gettime((~self.pid << 3) | _BY_PROCESS)
+
+
+@dataclass(kw_only=True)
+class Turns:
+    """What was spent, by kind of turn and in the order of the rounds."""
+
+    cores: dict[str, list[float]] = field(default_factory=dict)
+    """CPU seconds a second."""
+    request_s: dict[str, list[float]] = field(default_factory=dict)
+    """CPU seconds for an answered request, where there were any."""
+
+    def note(self, kind: str, *, spent_s: float, passed_s: float, answered: int) -> None:
+        """A turn."""
+        self.cores.setdefault(kind, []).append(spent_s / passed_s)
+        if answered:
+            self.request_s.setdefault(kind, []).append(spent_s / answered)
+
+    def taken(self, kind: str = LOOKED_AT) -> Extra:
+        """What that kind spent beside turns of the same rounds in which nobody looked."""
+        return Extra.of(self.cores[kind], self.cores[NONE])
 
 
 def measure(*, quick: bool) -> Outcome:
     """Ratios are with viewers over without: 1 is best."""
-    outcome = Outcome(name="console", processes=3)
-    rounds, seconds = (3, 2.0) if quick else (16, 3.0)
+    outcome = Outcome(name="console", processes=2)
     with _host() as host:
-        loaded = _turns(host, rounds=rounds, seconds=seconds, is_loaded=True)
-        idle = _turns(host, rounds=max(3, rounds // 3), seconds=seconds if quick else 5.0, is_loaded=False)
-    cpu, took, resting = _times(loaded, "cpu_s"), _times(loaded, "took_s"), _times(idle, "cpu_s")
-    outcome.add("CPU of the gateway for a request", cpu)
-    outcome.add("time for a request (1 / throughput)", took)
-    outcome.add("CPU of the gateway for a second without requests", resting)
-    outcome.ratios["cpu_with_viewers_over_without"] = cpu.ratio(LOOKED_AT, NONE)
-    outcome.ratios["time_with_viewers_over_without"] = took.ratio(LOOKED_AT, NONE)
-    costs_s = resting.median_s(LOOKED_AT) - resting.median_s(NONE)
-    outcome.notes.append(
-        f"{VIEWERS} viewers of an idle gateway cost it {in_words(costs_s)} a second, {costs_s:.2%} of a core: as much "
-        f"of its throughput where it has one core; goal: below {LIMIT - 1.0:.0%}"
-    )
-    outcome.notes.append(f"{CLIENTS} clients; {1.0 / took.median_s(NONE):,.0f} requests a second with nobody looking")
+        rest = _at_rest(host, rounds=1 if quick else 4, seconds=2.0 if quick else 15.0)
+        load = _under_load(host, rounds=2 if quick else 18, seconds=1.0 if quick else 5.0)
+    outcome.add("CPU of the gateway for a second at rest", Timings(seconds=rest.cores))
+    outcome.add(f"CPU of the gateway for a request, at {RATE_HZ:.0f} a second", Timings(seconds=load.request_s))
+    outcome.ratios["request_cpu_with_viewers_over_without"] = Timings(seconds=load.request_s).ratio(LOOKED_AT, NONE)
+    outcome.ratios["throughput_without_viewers_over_with"] = load.taken().of_throughput()
+    _tell(outcome, rest, load)
     return outcome
 
 
-def _turns(host: Host, *, rounds: int, seconds: float, is_loaded: bool) -> dict[str, list[Slice]]:
-    order, found = random.Random(7), {name: list[Slice]() for name in (NONE, NONE + CONTROL, LOOKED_AT)}
-    for number in range(rounds + 1):
-        for name in order.sample(list(found), len(found)):
-            with watched(host, VIEWERS if name == LOOKED_AT else 0):
-                turn = _loaded(host, seconds) if is_loaded else _idle(host, seconds)
-            if number:  # the first round warms up
-                found[name].append(turn)
+def _tell(outcome: Outcome, rest: Turns, load: Turns) -> None:
+    parts = Sum.of({count: rest.cores[kind] for kind, count in AT_REST.items() if not kind.endswith(CONTROL)})
+    under, chance = load.taken(), load.taken(NONE + CONTROL)
+    is_below = parts.cores(VIEWERS) < LIMIT
+    rows: list[tuple[str, ...]] = [
+        (
+            "at rest, the sum of its parts",
+            parts.in_words(VIEWERS),
+            f"{'below' if is_below else 'not below'} {LIMIT:.0%}",
+        ),
+        ("at rest, measured", rest.taken().in_words(), rest.taken().verdict(LIMIT)),
+        ("under load, with their arrival", under.in_words(), under.verdict(LIMIT)),
+        ("nobody against nobody, under load", chance.in_words(), "by chance"),
+    ]
+    outcome.sheets.append(Sheet(title=f"{VIEWERS} viewers", columns=("when", "they take", "verdict"), rows=rows))
+    outcome.notes.append(
+        f"what {VIEWERS} viewers take of a core they take of a gateway's throughput, since it answers on one loop; "
+        f"goal: below {LIMIT:.0%}; {len(load.cores[NONE])} rounds at {RATE_HZ:.0f} requests a second"
+    )
+
+
+def _at_rest(host: Host, *, rounds: int, seconds: float) -> Turns:
+    return _turns(AT_REST, rounds, lambda kind, found: _rest(host, seconds, kind, found))
+
+
+def _rest(host: Host, seconds: float, kind: str, found: Turns) -> None:
+    with watched(host, AT_REST[kind]):
+        before_s, began_s = host.cpu_s(), time.perf_counter()
+        time.sleep(seconds)
+        found.note(kind, spent_s=host.cpu_s() - before_s, passed_s=time.perf_counter() - began_s, answered=0)
+
+
+def _under_load(host: Host, *, rounds: int, seconds: float) -> Turns:
+    client = Steady(RATE_HZ)
+    with client.asking(LOOPBACK, host.port):
+        time.sleep(min(2.0, seconds))  # connections, and what a gateway does at its first requests
+        found = _turns(UNDER_LOAD, rounds, lambda kind, turns: _loaded(host, client, (kind, seconds), turns))
+    assert client.by_the_model > 0.99 * client.answered, "not the model answered"
+    assert client.skipped < 0.01 * client.answered, "it can't keep up: the rate is no rate"
     return found
 
 
-def _loaded(host: Host, seconds: float) -> Slice:
-    command = [sys.executable, "-m", "tests.benchmarks.load_client", LOOPBACK, str(host.port), "--warm", "0"]
-    command += ["--clients", str(CLIENTS), "--seconds", str(seconds)]
-    before_s = host.cpu_s()
-    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
-    spent_s = host.cpu_s() - before_s
-    assert done.returncode == 0, done.stderr[-2000:]
-    seen = json.loads(done.stdout)
-    assert seen["sources"].get("primary", 0) > 0.99 * seen["requests"], f"not the model answered: {seen}"
-    return Slice(cpu_s=spent_s / seen["requests"], took_s=seen["seconds"] / seen["requests"])
-
-
-def _idle(host: Host, seconds: float) -> Slice:
-    before_s, began_s = host.cpu_s(), time.perf_counter()
-    time.sleep(seconds)
+def _loaded(host: Host, client: Steady, turn: tuple[str, float], found: Turns) -> None:
+    kind, seconds = turn
+    before_s, answered, began_s = host.cpu_s(), client.answered, time.perf_counter()
+    with watched(host, UNDER_LOAD[kind]):
+        time.sleep(max(0.0, began_s + seconds - time.perf_counter()))
     passed_s = time.perf_counter() - began_s
-    return Slice(cpu_s=(host.cpu_s() - before_s) / passed_s, took_s=passed_s)
+    found.note(kind, spent_s=host.cpu_s() - before_s, passed_s=passed_s, answered=client.answered - answered)
 
 
-def _times(turns: dict[str, list[Slice]], of: str) -> Timings:
-    return Timings(seconds={name: [getattr(turn, of) for turn in each] for name, each in turns.items()})
+def _turns(kinds: dict[str, int], rounds: int, turn: Callable[[str, Turns], None]) -> Turns:
+    order, found = random.Random(7), Turns()
+    for _ in range(rounds):
+        for kind in order.sample(list(kinds), len(kinds)):
+            turn(kind, found)
+    return found
 
 
 @contextmanager
