@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from failsoft.artifacts.bundle import Bundle
 from failsoft.health.clock import Clock
-from failsoft.serving.task import AppSpec
+from failsoft.serving.task import AppSpec, Task
 from serve_apps.intent_ner import SPEC
 from serve_apps.probe import answerer_of
 
@@ -56,7 +58,7 @@ def replay(bundle: Bundle, items: Sequence[Any], clock: Clock, spec: AppSpec = S
 
     Args:
         bundle: the release.
-        items: texts or instances as callers wrote them.
+        items: texts or instances as callers wrote them; of one that the app's schema refuses that is said.
         clock: measures.
         spec: the app that serves it; the example's.
 
@@ -66,11 +68,15 @@ def replay(bundle: Bundle, items: Sequence[Any], clock: Clock, spec: AppSpec = S
     answerer, task = answerer_of(bundle, clock, spec), spec.task()
     policy = task.inputs.policy_of(bundle)
 
-    async def one(number: int, item: Any) -> Replayed:
+    async def one(number: int, asked: Any) -> Replayed:
+        try:
+            item = _read(task, asked)
+        except ValidationError as error:
+            return _misfit(asked, error)
         cleaned = task.inputs.clean(item, policy)
         answer = await answerer.answer(item, key=str(number), request_id=str(number))
         return Replayed(
-            asked=item,
+            asked=asked,
             reads_as=str(cleaned.text),
             verdict=str(cleaned.verdict),
             repairs=dict(cleaned.repairs),
@@ -86,3 +92,26 @@ def replay(bundle: Bundle, items: Sequence[Any], clock: Clock, spec: AppSpec = S
         return [await one(number, item) for number, item in enumerate(items)]
 
     return asyncio.run(all_of_them())
+
+
+def _read(task: Task, asked: Any) -> Any:
+    """As the gateway reads it: an instance by the app's schema, a text as it is."""
+    form = task.inputs.request()
+    return asked if "instance" not in form.model_fields else form.model_validate({"instance": asked}).items[0]
+
+
+def _misfit(asked: Any, error: ValidationError) -> Replayed:
+    """One that has lost a field that is hidden, or was asked of another app."""
+    said = error.errors(include_url=False, include_input=False, include_context=False)[0]["msg"]
+    return Replayed(
+        asked=asked,
+        reads_as="",
+        verdict="not read",
+        repairs={},
+        oov_share=None,
+        source="nobody",
+        confidence=None,
+        refused_confidence=None,
+        why=f"the app's schema refuses it: {said}",
+        answer={},
+    )

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -45,7 +45,7 @@ def replay(
 ) -> None:
     """Try the requests of an incident again on any release, in this process, and show what each net says of them."""
     place = Home.find(home)
-    asked = [*(_kept(place, incident) if incident else ()), *(text or ())]
+    asked: list[Any] = [*(_kept(place, incident) if incident else ()), *(text or ())]
     if not asked:
         raise ConfigError("nothing to try; name an incident (failsoft incidents), or give a text with --text")
     from failsoft.artifacts.bundle import Bundle
@@ -80,8 +80,10 @@ def _table(found: Sequence[Replayed], release: str) -> Table:
     return table
 
 
-def _kept(place: Home, incident: str) -> list[str]:
-    texts = [one["text"] for _at, one in story_of(place, incident).specimens() if "text" in one]
+def _kept(place: Home, incident: str) -> list[Any]:
+    """Texts as they were asked, and instances as JSON has them."""
+    kept = [one for _at, one in story_of(place, incident).specimens() if "text" in one]
+    texts = [json.loads(one["instance"]) if "instance" in one else one["text"] for one in kept]
     if not texts:
         raise ArtifactMissingError(
             f"of {incident} no text was kept, only shapes; switch it on with failsoft serve --keep-texts, or with "

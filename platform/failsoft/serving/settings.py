@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from failsoft.errors import ConfigError
 from failsoft.serving.config import GatewayConfig
 from failsoft.serving.tracing.config import TraceConfig
-from failsoft.serving.watching.specimens import SpecimenPolicy
+from failsoft.serving.watching.specimens import DEFAULT_HIDES, SpecimenPolicy
 
 _DEADLINE_MS = {"production": 250.0, "by-hand": 250.0, "drill": 600.0}
 
@@ -43,6 +43,10 @@ class ServeSettings(BaseModel):
     """Share of the time for which a model replica reads a release while another model answers; 1: without pauses."""
     keep_texts: bool = False
     """Keep the texts of a few requests that went wrong, for ``failsoft replay``; off, only their shapes are kept."""
+    hide_patterns: tuple[str, ...] = DEFAULT_HIDES
+    """Regular expressions of what is hidden in texts that are kept; mail addresses, web addresses and long numbers."""
+    hide_fields: tuple[str, ...] = ()
+    """Names of an instance's fields that are never kept of such a request, not even as a shape."""
     traces: str | None = None
     """Send traces of requests to this OTLP collector, as ``http://127.0.0.1:4318/v1/traces``; None: nothing is traced.
     Needs ``failsoft[traces]`` on every node; headers for the collector are in ``OTEL_EXPORTER_OTLP_HEADERS``."""
@@ -71,7 +75,9 @@ class ServeSettings(BaseModel):
         """The gateways' own settings."""
         return GatewayConfig(
             deadline_ms=self.deadline_ms or _DEADLINE_MS[self.profile],
-            specimens=SpecimenPolicy(keep_texts=self.keep_texts),
+            specimens=SpecimenPolicy(
+                keep_texts=self.keep_texts, hides=self.hide_patterns, hide_fields=self.hide_fields
+            ),
             traces=self._traces(),
             model_name=self.model_name,
             grpc_from=self.grpc_from,

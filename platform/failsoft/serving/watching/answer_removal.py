@@ -12,7 +12,7 @@ from failsoft.health.line_removal import Judge, Removed, remove_lines, remove_wh
 from failsoft.health.retention import DAY_S, Cut, RetentionPolicy
 from failsoft.serving.watching.specimens import Whose
 
-TEXT_FIELDS = frozenset({"text", "trace_id", *Whose("any", 0).marks()})
+TEXT_FIELDS = frozenset({"text", "instance", "trace_id", *Whose("any", 0).marks()})
 """Of a specimen: what its author wrote, and by what the author, or the request's trace, is found."""
 
 

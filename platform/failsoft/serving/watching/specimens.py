@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 from failsoft.errors import ConfigError
 from failsoft.serving.tracing.spans import kept_trace_id
+from failsoft.serving.watching.redaction import HIDDEN, Redaction
 
 MAX_CHARACTERS = 300
 """Of a text or a shape; the rest is cut."""
-HIDDEN = "▮"
 _WORDS = re.compile(r"\w{4,}")
 DEFAULT_HIDES = (
     r"[\w.+-]{1,64}@[\w-]{1,63}\.[\w.]+",  # addresses of mail (RFC 5321's bounds; without them a text costs its square)
@@ -51,7 +51,9 @@ class SpecimenPolicy:
     keep_texts: bool = False
     """Also keep the text itself, so that ``failsoft replay`` can try it again; off, only its shape is kept."""
     hides: tuple[str, ...] = DEFAULT_HIDES
-    """Regular expressions of what is hidden in a text that is kept."""
+    """Regular expressions of what is hidden in a text that is kept, also in those of an instance."""
+    hide_fields: tuple[str, ...] = ()
+    """Names of an instance's fields that are not kept, at whatever depth, not even as a shape."""
 
     def __post_init__(self) -> None:
         """Refuse a pattern that is none."""
@@ -96,6 +98,7 @@ class Specimens:
     def __init__(self, policy: SpecimenPolicy, rng: random.Random) -> None:
         self._policy = policy
         self._hides = [re.compile(pattern) for pattern in policy.hides]
+        self._redaction = Redaction(policy.hide_fields, self._hides)
         self._rng = rng
         self._seen = 0
         self._kept: list[tuple[Any, str, str, Whose, str]] = []
@@ -114,12 +117,15 @@ class Specimens:
         return [self._as_json(*one) for one in kept]
 
     def _as_json(self, asked: Any, why: str, said: str, whose: Whose, trace_id: str) -> dict[str, str]:
-        text = asked if isinstance(asked, str) else _BRIEF.repr(asked)
-        body = {"why": why, "said": hidden(without_words_of(text, said), self._hides), "shape": shape_of(text)}
+        text = asked if isinstance(asked, str) else _BRIEF.repr(self._redaction.without_fields(asked))
+        quoted = asked if isinstance(asked, str) else _BRIEF.repr(asked)
+        body = {"why": why, "said": hidden(without_words_of(quoted, said), self._hides), "shape": shape_of(text)}
         body |= {"trace_id": trace_id} if trace_id else {}
         if not self._policy.keep_texts:  # a shape is nobody's, so it keeps no mark of anybody either
             return body
-        return body | {"text": hidden(text, self._hides)} | whose.marks()
+        written = None if isinstance(asked, str) else self._redaction.as_json(asked)
+        instance = {} if written is None else {"instance": written}
+        return body | {"text": hidden(text, self._hides)} | instance | whose.marks()
 
 
 def without_words_of(text: str, said: str) -> str:
