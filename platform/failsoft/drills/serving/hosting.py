@@ -93,6 +93,7 @@ class Host:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env=_environment(),
+                start_new_session=True,  # Ctrl-C is for the drill, which ends its host by hand
             )
         self._adopt(self._process.pid)
         self.told = self._line(self._target.settle_within_s)

@@ -13,6 +13,7 @@ from failsoft.drills.serving.grip import OUTSIDE
 from failsoft.drills.serving.judging import Verdict, judged
 from failsoft.drills.serving.phases import phases_of
 from failsoft.drills.serving.promises import KINDS, PROMISES, SHORT_KINDS
+from failsoft.drills.serving.seconds import by_second, in_words, to_text
 from failsoft.drills.serving.session import Session
 from failsoft.drills.serving.target import ServeTarget
 from failsoft.drills.serving.trial import Trial
@@ -109,7 +110,9 @@ class ServeSubject:
             why = "; ".join(trial.failures) or "the app was not whole before the fault"
             return Outcome(faults=planned, survived=None, seconds=took_s, why=why, mend=_BUSY)
         verdict = judged(course, session.target.model_sources)
-        seen = (*trial.failures, *what_was_seen(course, ledger()))
+        seconds = by_second(course, session.target.model_sources)
+        (folder / "seconds.json").write_text(to_text(course, seconds), "utf-8")
+        seen = (*trial.failures, *what_was_seen(course, ledger()), in_words(seconds))
         return outcome_of(planned, verdict, course, took_s, seen)
 
     @property
