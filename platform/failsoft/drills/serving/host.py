@@ -56,6 +56,9 @@ def private_ray(asked: Mapping[str, Any]) -> Iterator[None]:
 def built(asked: Mapping[str, Any]) -> Any:
     """The application of an import path; a builder that takes failsoft's settings is told to take the drill's home.
 
+    A refusal of failsoft's own is passed on: the same builder without those settings would serve, and break, the
+    user's own home.
+
     Raises:
         ConfigError: there is none, or its builder does not build one.
     """
@@ -68,9 +71,8 @@ def built(asked: Mapping[str, Any]) -> Any:
     if isinstance(found, Application):
         return found
     try:
-        if asked["home"] is not None:
-            return build(found, {"home": asked["home"], **_FOR_OURS, **arguments})
-    except (FailsoftError, TypeError, ValueError) as error:
+        return build(found, {"home": asked["home"], **_FOR_OURS, **arguments})
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
         sys.stderr.write(f"not a builder that takes failsoft's settings: {error}\n")
     try:
         return build(found, arguments)
@@ -121,11 +123,10 @@ def run(asked: Mapping[str, Any], told: Any) -> None:
             _stop_ours(asked["home"])
 
 
-def _stop_ours(home: str | None) -> None:
+def _stop_ours(home: str) -> None:
     from failsoft.serving.rollout.controller import stop_controller  # noqa: PLC0415 -- as above
 
-    if home is not None:
-        stop_controller(home)
+    stop_controller(home)
 
 
 def _say(told: Any, what: Mapping[str, Any]) -> None:

@@ -98,7 +98,8 @@ class Host:
         self._adopt(self._process.pid)
         self.told = self._line(self._target.settle_within_s)
         if "error" in self.told:
-            raise ServingError(f"{self._target.app} was not started: {self.told['error']}")
+            words = str(self.told["error"]).replace(str(self.home.root), str(self._target.home or "HOME"))
+            raise ServingError(f"{self._target.app} was not started: {words}")
 
     def drain(self) -> None:
         """Every replica leaves as in a rolling update, and another takes its place; returns when Serve says so.

@@ -95,6 +95,7 @@ class Session:
         if self.parts is not None:
             self.until(lambda: has_routes(url), _ROUTES_WITHIN_S)
         self.ours = is_ours(status_of(url))
+        self._refuse_home_of_others()
         route = route_of(self.target, ours=self.ours)
         asking = Asking(url=url + route, payloads=payloads_of(self.target, url, route), target=self.target)
         with Traffic(asking, self.clock) as traffic:
@@ -107,6 +108,14 @@ class Session:
         if not seen or any(one.lost for one in seen):
             raise ServingError(f"{self.target.name} lost requests before any fault at {asking.url}: {_words(seen)}")
         self._remember(asking, traffic)
+
+    def _refuse_home_of_others(self) -> None:
+        """An app that was built with a home of its own would be broken in earnest: its plan, its ledger, its files."""
+        if self.ours and self.parts is not None and not self.parts.host.home.serving.is_dir():
+            raise ServingError(
+                f"{self.target.app} serves from a home of its own, which a drill must not break; name a builder "
+                "instead: def app(args): return build_app(SPEC, settings_of(args))"
+            )
 
     def _remember(self, asking: Asking, traffic: Traffic) -> None:
         """What was learned; a field called source that never names a model of failsoft's says something else."""
