@@ -90,9 +90,10 @@ def test_from_a_checkout_failsofts_own_commands_hand_work_to_a_cluster_that_asks
 
     submit = f"failsoft train --submit {DASHBOARD} --run sent {SHORT}"
     assert "updates of 4 batches" in shell.say(submit), "the token of ~/.ray is sent, though no RAY_AUTH_MODE is set"
-    ill = f'{submit} --faults \'[{{"kind": "nan_batch", "position": 0, "span": 4}}]\''
-    told = shell.say(f"{ill} --run ill; echo it ended with $?")
-    assert "it ended with 0" in told or "it ended with 3" in told, told
+    told = shell.say(f"{submit} --data /absent; echo it ended with $?")
+    assert "it ended with 1" in told, told
+    assert "data is /absent, which is no folder" in told, "the job's own words come with its exit status"
+    assert "failed with exit status 1: Job entrypoint command failed with exit code 1" in " ".join(told.split())
     assert "asks for a token" in shell.say(f"! RAY_AUTH_MODE=disabled {submit}")
     assert "does not accept the token" in shell.say(f"! RAY_AUTH_TOKEN=wrong {submit}")
     assert "6379 is Ray's own port" in shell.say("! failsoft train --submit 127.0.0.1:6379")
