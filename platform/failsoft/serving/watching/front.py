@@ -73,18 +73,23 @@ class FrontDesk:
         self._counts = Counts()
         self._refusals: dict[str, str | None] = {}
         self._waves = Waves()
+        self._made: Situation | None = None
+        self._made_of = shelf.kit, shelf.in_service
         watch.arm(shelf.kit.release, shelf.kit.baseline)
         watch.follow(plan())
 
     def situation(self) -> Situation:
-        """What the next request lives under."""
-        subject, serving = self._shelf.kit, self._shelf.in_service
-        return Situation(
-            plan=self._plan(),
-            text_policy=serving.text_policy,
-            subject_policy=subject.text_policy,
-            ladder=serving.ladder,
-        )
+        """What the next request lives under; the same object while nothing of it is another."""
+        plan, subject, serving, made = self._plan(), self._shelf.kit, self._shelf.in_service, self._made
+        if made is None or made.plan is not plan or self._made_of[0] is not subject or self._made_of[1] is not serving:
+            self._made_of = subject, serving
+            self._made = made = Situation(
+                plan=plan,
+                text_policy=serving.text_policy,
+                subject_policy=subject.text_policy,
+                ladder=serving.ladder,
+            )
+        return made
 
     def follow(self, plan: RoutingPlan) -> None:
         """Take over a new plan: its answers are judged in an empty window."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from failsoft.serving.web.problems import refusal
@@ -42,36 +41,37 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        announced = Headers(scope=scope).get("content-length", "0")
+        reading, body, patience = True, None, asyncio.timeout(self._whole_within_s)
         try:
-            async with asyncio.timeout(self._whole_within_s):
-                body = None if _above(announced, self._max_bytes) else await self._read(receive)
+            async with patience:
+                body = None if _above(_announced(scope), self._max_bytes) else await self._read(receive)
+                reading = False
+                if body is not None:
+                    patience.reschedule(None)
+                    await self._while_the_caller_stays(body, scope, receive, send, patience)
         except TimeoutError:
-            why = f"the body was not there after {self._whole_within_s:g} s; send it faster, or fewer texts"
-            await refusal(scope, 408, why, {"Connection": "close"})(scope, receive, send)
+            if reading:
+                why = f"the body was not there after {self._whole_within_s:g} s; send it faster, or fewer texts"
+                await refusal(scope, 408, why, {"Connection": "close"})(scope, receive, send)
+            elif not patience.expired():
+                raise
             return
         if body is None:
             why = f"the body is larger than {self._max_bytes} bytes; send fewer or shorter texts"
             await refusal(scope, 413, why)(scope, receive, send)
-            return
-        await self._while_the_caller_stays(body, scope, receive, send)
 
-    async def _while_the_caller_stays(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        patience, listening = asyncio.timeout(None), set[asyncio.Task[None]]()
+    async def _while_the_caller_stays(
+        self, body: bytes, scope: Scope, receive: Receive, send: Send, patience: asyncio.Timeout
+    ) -> None:
+        """``patience`` ends when the caller leaves: another timeout for that would cost each request once more."""
+        listening = set[asyncio.Task[None]]()
+        timer = asyncio.get_running_loop().call_later(self._listen_after_s, _listen, listening, receive, patience)
         try:
-            async with patience:
-                timer = asyncio.get_running_loop().call_later(
-                    self._listen_after_s, _listen, listening, receive, patience
-                )
-                try:
-                    await self._app(scope, _replay(body), send)
-                finally:
-                    timer.cancel()
-                    for task in listening:
-                        task.cancel()
-        except TimeoutError:
-            if not patience.expired():
-                raise
+            await self._app(scope, _replay(body), send)
+        finally:
+            timer.cancel()
+            for task in listening:
+                task.cancel()
 
     async def _read(self, receive: Receive) -> bytes | None:
         """The whole body; None when it grew too large."""
@@ -99,8 +99,16 @@ async def _until_left(receive: Receive, patience: asyncio.Timeout) -> None:
     patience.reschedule(asyncio.get_running_loop().time())
 
 
-def _above(announced: str, limit: int) -> bool:
-    return announced.isdecimal() and int(announced[:20]) > limit
+def _announced(scope: Scope) -> bytes:
+    """The announced length; of several the first."""
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            return bytes(value)
+    return b"0"
+
+
+def _above(announced: bytes, limit: int) -> bool:
+    return announced.isdigit() and int(announced[:20]) > limit
 
 
 def _replay(body: bytes) -> Receive:

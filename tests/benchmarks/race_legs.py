@@ -1,0 +1,201 @@
+"""The legs of the race, each in a process of its own: ``python -m tests.benchmarks.race_legs LEG --out FOLDER``.
+
+A leg is what the benchmark of its name measures, by that benchmark's own pieces, shorter unless ``--full`` is given.
+What it found lies in ``LEG.json`` of the folder. Nothing is measured here in a second way.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from tests.benchmarks.outcome import Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One line of the race's table."""
+
+    ratio: str
+    """Its name in the leg's outcome."""
+    what: str
+    against: str
+    upside_down: bool = False
+    """The leg has it as theirs over ours."""
+    control: str = ""
+    """Part of the leg's A/A that belongs to it; empty: the leg's first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leg:
+    """One part of the race."""
+
+    run: Callable[[bool, Path], Outcome]
+    """Measures, in full or shorter; the folder takes what is more than an outcome."""
+    limit_s: float
+    """A shorter leg that takes longer is ended; a full one has four times as long."""
+    claims: Sequence[Claim] = ()
+
+
+def guard(full: bool, _: Path) -> Outcome:
+    """Whole training steps."""
+    import torch
+
+    from tests.benchmarks.bench_guard import SIZES, WHOLE, whole_steps
+
+    torch.set_num_threads(1)
+    outcome = Outcome(name="guard")
+    for size in SIZES if full else SIZES[:2]:
+        steps = whole_steps(outcome, size, size.rounds if full else size.rounds // 3)
+        outcome.ratios |= {f"{name}_{size.name}": steps.ratio(*pair) for name, pair in WHOLE.items()}
+    if find_spec("composer") is None:
+        outcome.notes.append("Composer is not installed and has no loop here: not measured")
+    return outcome
+
+
+def snapshot(full: bool, _: Path) -> Outcome:
+    """A photograph of the state in memory."""
+    import torch
+
+    from tests.benchmarks import bench_snapshot
+
+    if full:
+        return bench_snapshot.measure(quick=False)
+    torch.set_num_threads(1)
+    outcome = Outcome(name="snapshot")
+    bench_snapshot.one(outcome, replace(bench_snapshot.SIZES[1], rounds=8), 1)
+    return outcome
+
+
+def checkpoint(full: bool, _: Path) -> Outcome:
+    """What a checkpoint holds up."""
+    from tests.benchmarks import bench_checkpoint
+
+    return bench_checkpoint.measure(quick=not full)
+
+
+def recovery(full: bool, _: Path) -> Outcome:
+    """From a SIGKILL to the next step."""
+    from tests.benchmarks import bench_recovery
+
+    if full:
+        return bench_recovery.measure(quick=False)
+    return bench_recovery.raced(most=3, least=2, budget_s=110.0, without_cold=True)
+
+
+def serving(full: bool, _: Path) -> Outcome:
+    """Answers a second, and how long one takes."""
+    from tests.benchmarks import bench_gateway as gateway
+
+    if full:
+        outcome = gateway.measure(quick=False)
+    else:
+        hosts = {name: gateway.FAST.hosts[name] for name in (gateway.BARE, gateway.OURS)}
+        hosts |= {name: gateway.OTHERS.hosts[name] for name in (gateway.SINGLE, gateway.PLAIN)}
+        outcome = gateway.raced([gateway.Field(hosts=hosts, rounds={1: 5, 64: 5}, budget_s=110.0)])
+    absent = [name for name in ("litserve", "bentoml") if find_spec(name) is None]
+    if absent:
+        outcome.notes.append(f"{' and '.join(absent)}: not installed, not measured; plain FastAPI stands in")
+    return outcome
+
+
+def incident_simulated(full: bool, folder: Path) -> Outcome:
+    """Recorded incidents and healthy days in simulated time."""
+    from tests.benchmarks.race_sheets import simulated
+
+    return simulated(full=full, folder=folder)
+
+
+def incident_wall(full: bool, folder: Path) -> Outcome:
+    """The same kind of incident on real processes."""
+    from tests.benchmarks.race_sheets import on_the_wall
+
+    return on_the_wall(rounds=3 if full else 1, folder=folder)
+
+
+_STEP, _STALL, _SNAP = "guarded training step", "stall of a checkpoint", "stall of a snapshot in memory"
+_BACK, _RATE, _P50 = "SIGKILL of a worker to the next step", "seconds for one answer, 64 clients", "p50, 1 client"
+_STEPS = (
+    ("guarded_over_common_loop", "the plain loop"),
+    ("guarded_over_unguarded_fused", "the plain loop, fused AdamW too"),
+    ("guarded_over_lightning", "Lightning"),
+    ("guarded_over_accelerate", "Accelerate"),
+)
+LEGS: Mapping[str, Leg] = {
+    "incident_simulated": Leg(run=incident_simulated, limit_s=240.0),
+    "guard": Leg(
+        run=guard,
+        limit_s=180.0,
+        claims=[
+            Claim(ratio=f"{name}_{size}", what=f"{_STEP}, {size}", against=rival, control=f"whole step, {size}")
+            for size in ("0.2m", "5m", "30m")
+            for name, rival in _STEPS
+        ],
+    ),
+    "snapshot": Leg(
+        run=snapshot,
+        limit_s=120.0,
+        claims=[
+            Claim(ratio="stall_over_memcpy_30m_1t", what=f"{_SNAP}, 30m", against="a plain copy of the bytes"),
+            Claim(ratio="naive_over_ours_30m_1t", what=f"{_SNAP}, 30m", against="cpu().clone()", upside_down=True),
+            Claim(ratio="torch_save_over_ours_30m_1t", what=f"{_SNAP}, 30m", against="torch.save", upside_down=True),
+        ],
+    ),
+    "checkpoint": Leg(
+        run=checkpoint,
+        limit_s=180.0,
+        claims=[
+            Claim(ratio="stall_over_torch_save_1_threads", what=_STALL, against="torch.save and fsync"),
+            Claim(ratio="stall_over_dcp_async_1_threads", what=_STALL, against="DCP async_save"),
+            Claim(ratio="stall_over_memcpy_1_threads", what=_STALL, against="a plain copy of the bytes"),
+            Claim(ratio="sharded_stall_over_memcpy_2_ranks", what=f"{_STALL}, 2 ranks", against="a plain copy"),
+            Claim(ratio="step_while_writing_over_quiet_1_threads", what="a step while it is written", against="quiet"),
+        ],
+    ),
+    "serving": Leg(
+        run=serving,
+        limit_s=300.0,
+        claims=[
+            Claim(ratio="throughput_bare_over_nets", what=_RATE, against="bare Ray Serve, same ingress"),
+            Claim(ratio="throughput_lean_bare_over_nets", what=_RATE, against="lean bare Ray Serve, same ingress"),
+            Claim(ratio="throughput_default_over_nets", what=_RATE, against="bare Ray Serve, defaults"),
+            Claim(ratio="throughput_single_process_over_nets", what=_RATE, against="FastAPI and pybreaker"),
+            Claim(ratio="throughput_plain_process_over_nets", what=_RATE, against="FastAPI"),
+            Claim(ratio="p50_nets_over_bare", what=_P50, against="bare Ray Serve, same ingress"),
+            Claim(ratio="p50_nets_over_lean_bare", what=_P50, against="lean bare Ray Serve, same ingress"),
+            Claim(ratio="p50_nets_over_single_process", what=_P50, against="FastAPI and pybreaker"),
+            Claim(ratio="p50_nets_over_plain_process", what=_P50, against="FastAPI"),
+        ],
+    ),
+    "recovery": Leg(
+        run=recovery,
+        limit_s=330.0,
+        claims=[
+            Claim(ratio="failsoft_over_ray_default", what=_BACK, against="bare Ray Train"),
+            Claim(ratio="failsoft_over_torchrun", what=_BACK, against="torchrun"),
+            Claim(ratio="no_spares_over_ray_default", what=f"{_BACK}, no spares", against="bare Ray Train"),
+            Claim(ratio="no_spares_over_torchrun", what=f"{_BACK}, no spares", against="torchrun"),
+        ],
+    ),
+    "incident_wall": Leg(run=incident_wall, limit_s=240.0),
+}
+"""In the order in which they are run: those that start no cluster first."""
+
+
+def main() -> None:
+    """Run one leg and write what it found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("leg", choices=list(LEGS))
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    outcome = LEGS[given.leg].run(given.full, given.out)
+    outcome.name = given.leg
+    outcome.write(given.out)
+
+
+if __name__ == "__main__":
+    main()
