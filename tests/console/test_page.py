@@ -131,6 +131,7 @@ def test_an_order_needs_the_token_a_reason_and_a_yes(shown: Shown, orders: Order
         ("promote a release", {"release": "r2"}, "releases/r2/propose"),
         ("hold in this stage", {"why": "so"}, "releases/r1/hold"),
         ("go on by itself", {"why": "so"}, "releases/r1/resume"),
+        ("next stage", {"why": "so"}, "releases/r1/advance"),
         ("roll back", {"why": "so"}, "releases/r1/abort"),
     ],
 )
@@ -228,6 +229,21 @@ def test_an_order_is_about_the_release_that_was_shown_when_it_was_asked(
     page.get_by_role("button", name="do it").click()
     page.get_by_role("dialog").wait_for(state="hidden")
     assert [given[0] for given in orders.given] == ["releases/r1/abort"]
+
+
+def test_a_step_is_from_the_stage_that_was_shown_when_it_was_asked(shown: Shown, orders: Orders, scene: Scene) -> None:
+    scene.plan = plan_body(stage="canary", share=0.05)
+    page = shown.open()
+    expect(page.locator("#stages [aria-current]")).to_have_text("canary", timeout=WAIT_MS)
+    with_token(page)
+    page.get_by_role("button", name="next stage").click()
+    scene.plan = plan_body(stage="ramp_20", share=0.2)
+    expect(page.locator("#stages [aria-current]")).to_have_text("ramp_20", timeout=WAIT_MS)
+    page.get_by_label("why").fill("looked at it")
+    page.get_by_role("button", name="do it").click()
+    page.get_by_role("dialog").wait_for(state="hidden")
+    wanted = {"why": "looked at it", "from_stage": "canary", "by": "console"}
+    assert orders.given == [("releases/r1/advance", wanted)]
 
 
 def test_signs_that_turn_words_around_are_shown_in_their_code(shown: Shown, scene: Scene) -> None:

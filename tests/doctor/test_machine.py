@@ -27,7 +27,7 @@ def test_only_what_is_bad_fails_a_script() -> None:
 def test_a_sound_machine_has_nothing_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FAILSOFT_TOKEN", raising=False)
     home = Home(root=tmp_path / "home")
-    found = [*machine.versions(), *machine.storage(home, clock=SystemClock()), machine.token(home)]
+    found = [*machine.versions(), *machine.storage(home, clock=SystemClock()), *machine.tokens(home)]
     assert exit_status(found) == 0
     assert not (home.root / "operator-token").exists(), "looking makes no token"
 
@@ -66,19 +66,44 @@ def test_a_ledger_that_others_can_read_is_remarked_with_its_mend(tmp_path: Path)
     assert (found.mark, found.mend) == (Mark.REMARK, f"chmod 600 {home.ledger}")
 
 
+def operator(home: Home) -> Finding:
+    return by_name(machine.tokens(home))["operator token"]
+
+
+def test_every_token_that_is_there_is_looked_at_and_none_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("FAILSOFT_TOKEN", "FAILSOFT_LABEL_TOKEN", "FAILSOFT_ALERT_TOKEN", "FAILSOFT_VIEWER_TOKEN"):
+        monkeypatch.delenv(variable, raising=False)
+    home = Home(root=tmp_path)
+    assert list(by_name(machine.tokens(home))) == ["operator token"]
+    assert list(tmp_path.iterdir()) == []
+    for token in (home.operator_token, home.label_token, home.alert_token, home.viewer_token):
+        token()
+    (tmp_path / "viewer-token").chmod(0o644)
+    found = by_name(machine.tokens(home))
+    assert {name: one.mark for name, one in found.items()} == {
+        "operator token": Mark.GOOD,
+        "label token": Mark.GOOD,
+        "alert token": Mark.GOOD,
+        "viewer token": Mark.BAD,
+    }
+    assert found["viewer token"].mend == f"chmod 600 {tmp_path / 'viewer-token'}"
+
+
 def test_a_token_that_others_can_read_or_that_is_too_short_is_bad_and_never_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("FAILSOFT_TOKEN", raising=False)
     home = Home(root=tmp_path)
     secret = home.operator_token()
-    assert machine.token(home).mark is Mark.GOOD
+    assert operator(home).mark is Mark.GOOD
     (tmp_path / "operator-token").chmod(0o640)
-    found = machine.token(home)
+    found = operator(home)
     assert (found.mark, found.mend) == (Mark.BAD, f"chmod 600 {tmp_path / 'operator-token'}")
     monkeypatch.setenv("FAILSOFT_TOKEN", "short")
-    assert machine.token(home).mend == "unset FAILSOFT_TOKEN"
-    assert secret not in str(machine.token(home)) + str(found)
+    assert operator(home).mend == "unset FAILSOFT_TOKEN"
+    assert secret not in str(operator(home)) + str(found)
 
 
 def test_little_room_is_remarked_and_no_shared_memory_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

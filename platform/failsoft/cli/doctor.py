@@ -32,7 +32,7 @@ def doctor(
         *machine.versions(),
         *machine.storage(place, clock=SystemClock()),
         machine.host_memory(),
-        machine.token(place),
+        *machine.tokens(place),
         cluster.gateway(host=host, port=port, reader=place.reader_token),
         *cluster.ray(),
     ]

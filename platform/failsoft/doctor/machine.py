@@ -7,10 +7,17 @@ import shutil
 import stat
 import sys
 import tempfile
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from failsoft.artifacts.home import TOKEN_VARIABLE, Home
+from failsoft.artifacts.home import (
+    ALERT_TOKEN_VARIABLE,
+    LABEL_TOKEN_VARIABLE,
+    TOKEN_VARIABLE,
+    VIEWER_TOKEN_VARIABLE,
+    Home,
+)
 from failsoft.doctor.finding import Finding, Mark
 from failsoft.errors import ConfigError
 from failsoft.health.clock import Clock
@@ -84,21 +91,39 @@ def host_memory(folder: Path = Path("/dev/shm")) -> Finding:  # noqa: S108 -- lo
     return _room(folder, about="host memory", little_bytes=LITTLE_SHARED_BYTES, mend=mend)
 
 
-def token(home: Home) -> Finding:
-    """The operator's token: is it there, long enough, and only its owner's. Never made, never shown."""
+def tokens(home: Home) -> list[Finding]:
+    """Those of operators, and of others where there are any: long enough, and only their owner's.
+
+    None is made, and none is shown.
+    """
+    others = (
+        ("label", LABEL_TOKEN_VARIABLE, home.label_tokens),
+        ("alert", ALERT_TOKEN_VARIABLE, home.alert_tokens),
+        ("viewer", VIEWER_TOKEN_VARIABLE, home.viewer_tokens),
+    )
+    there = [one for one in others if os.environ.get(one[1]) or (home.root / f"{one[0]}-token").exists()]
+    return [_operator(home), *(_token(home, *one) for one in there)]
+
+
+def _operator(home: Home) -> Finding:
     path = home.root / "operator-token"
     if not os.environ.get(TOKEN_VARIABLE) and not path.exists():
         said = f"none yet; the first failsoft serve writes {path}"
         return Finding(about="operator token", mark=Mark.GOOD, said=said)
+    return _token(home, "operator", TOKEN_VARIABLE, home.operator_tokens)
+
+
+def _token(home: Home, whose: str, variable: str, read: Callable[[], object]) -> Finding:
+    about, path = f"{whose} token", home.root / f"{whose}-token"
     try:
-        home.operator_tokens()
+        read()
     except ConfigError as error:
-        mend = f"unset {TOKEN_VARIABLE}" if os.environ.get(TOKEN_VARIABLE) else f"chmod 600 {path}"
-        return Finding(about="operator token", mark=Mark.BAD, said=str(error), mend=mend)
+        mend = f"unset {variable}" if os.environ.get(variable) else f"chmod 600 {path}"
+        return Finding(about=about, mark=Mark.BAD, said=str(error), mend=mend)
     except (OSError, UnicodeDecodeError) as error:
-        return Finding(about="operator token", mark=Mark.BAD, said=str(error), mend=f"remove {path}: a new one is made")
-    source = f"${TOKEN_VARIABLE}" if os.environ.get(TOKEN_VARIABLE) else str(path)
-    return Finding(about="operator token", mark=Mark.GOOD, said=f"from {source}, which only its owner can read")
+        return Finding(about=about, mark=Mark.BAD, said=str(error), mend=f"remove {path}: a new one is made")
+    source = f"${variable}" if os.environ.get(variable) else str(path)
+    return Finding(about=about, mark=Mark.GOOD, said=f"from {source}, which only its owner can read")
 
 
 def _room(folder: Path, *, about: str, little_bytes: int, mend: str) -> Finding:

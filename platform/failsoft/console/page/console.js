@@ -211,7 +211,7 @@ const token = () => sessionStorage.getItem("token") || "";
 const WHY = { name: "why", label: "why (kept in the ledger)", value: "", required: true };
 // A time that is no number must not become an order without end.
 const MINUTES = { name: "minutes", label: "for how many minutes (empty: until you let it return)", value: "", pattern: "[0-9]+([.][0-9]+)?", inputMode: "decimal", title: "a number of minutes, like 30" };
-// Orders are about the release that was shown when the question was asked, whatever has come into service since.
+// Orders are about the release, and the stage, that were shown when the question was asked, whatever has come into service since.
 const ORDERS = {
   degrade: { title: "Hold the model back for everyone?", text: "The stand-in answers until you let the model return, or until the time is over.",
     fields: [WHY, MINUTES],
@@ -225,6 +225,8 @@ const ORDERS = {
     fields: [WHY], send: (given, release) => [`v1/releases/${encodeURIComponent(release)}/hold`, { why: given.why }] },
   resume: { title: "Let it go on by itself?", isOfRelease: true, text: "It leaves its stage when the evidence allows.",
     fields: [WHY], send: (given, release) => [`v1/releases/${encodeURIComponent(release)}/resume`, { why: given.why }] },
+  advance: { title: "Let it into the next stage?", isOfRelease: true, text: "Only once it has passed its stage: where it is held, or goes by hand.",
+    fields: [WHY], send: (given, release, stage) => [`v1/releases/${encodeURIComponent(release)}/advance`, { why: given.why, from_stage: stage }] },
   abort: { title: "Give the release up?", isOfRelease: true, text: "The older release, still warm, serves at once.",
     fields: [WHY], send: (given, release) => [`v1/releases/${encodeURIComponent(release)}/abort`, { why: given.why }] },
 };
@@ -258,9 +260,9 @@ function fieldOf(field) {
 
 async function order(name) {
   if (!token()) { askToken(() => order(name)); return; }
-  const known = ORDERS[name], release = feed?.now.release || "no release";
+  const known = ORDERS[name], release = feed?.now.release || "no release", stage = feed?.now.stage || "";
   await ask(known.title, known.isOfRelease ? `${plain(release)}: ${known.text}` : known.text, known.fields, async (given) => {
-    const [route, body] = known.send(given, release);
+    const [route, body] = known.send(given, release, stage);
     const answer = await call(route, { method: "POST", body: body === null ? undefined : JSON.stringify({ ...body, by: "console" }) });
     return answer.ok ? "" : await saidBy(answer);
   });
