@@ -70,16 +70,15 @@ def built(asked: Mapping[str, Any]) -> Any:
     found, arguments = imported(asked["app"]), dict(asked["arguments"])
     if isinstance(found, Application):
         return found
-    try:
-        return build(found, {"home": asked["home"], **_FOR_OURS, **arguments})
-    except (TypeError, ValueError, LookupError, AttributeError) as error:
-        sys.stderr.write(f"not a builder that takes failsoft's settings: {error}\n")
-    try:
-        return build(found, arguments)
-    except FailsoftError:
-        raise
-    except Exception as error:  # anybody's builder
-        raise ConfigError(f"{asked['app']} builds no app: {error.__class__.__name__}: {error}") from error
+    failure: Exception | None = None
+    for given in ({"home": asked["home"], **_FOR_OURS, **arguments}, arguments):
+        try:
+            return build(found, given)
+        except FailsoftError:
+            raise
+        except Exception as error:  # noqa: BLE001 -- anybody's builder, which may know no such settings
+            failure = error
+    raise ConfigError(f"{asked['app']} builds no app: {failure.__class__.__name__}: {failure}") from failure
 
 
 def served(application: Any, port: int) -> dict[str, Any]:
