@@ -114,6 +114,8 @@ def test_words_that_a_terminal_would_obey_or_cannot_write_are_shown_in_their_cod
         (Wanted(), 5),
         (Wanted(), 10_000),
         (Wanted(kind="rare"), 3),
+        (Wanted(side=Side.SERVING, subject="g"), 70),
+        (Wanted(side=Side.TRAINING), 2),
         (Wanted(since_s=1_700_000_000.0 + 2 * 86_400.0), None),
         (Wanted(since_s=1_700_000_000.0 + 9 * 86_400.0, kind="rare"), 2),
     ],

@@ -165,7 +165,7 @@ def _status_s(path: Path) -> float:
 
 
 def _of_training(path: Path) -> list[Event]:
-    return [event for event in each_event(path) if event.side is Side.TRAINING]
+    return [event for event in each_event(path, Side.TRAINING) if event.side is Side.TRAINING]
 
 
 _ASKED = (

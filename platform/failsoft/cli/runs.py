@@ -114,7 +114,7 @@ def report(
     if run.startswith(INCIDENT) and not place.run(run).is_dir():
         _say_written(write_incident_report(place, run, into), json_=json_)
         return
-    events = _of(run, each_event(place.ledger))
+    events = _of(run, each_event(place.ledger, Side.TRAINING, run))
     folder = _folder(place, run)
     look = whereabouts(folder, events, now_s=now_s)
     _say_written(write_run_report(look, events, into=into or folder, now_s=now_s), json_=json_)
@@ -172,7 +172,7 @@ def _sweep(place: Home, now_s: float, *, json_: bool) -> None:
 
 
 def _of_training(place: Home) -> list[Event]:
-    return [event for event in each_event(place.ledger) if event.side is Side.TRAINING]
+    return [event for event in each_event(place.ledger, Side.TRAINING) if event.side is Side.TRAINING]
 
 
 def _of(run: str, events: Iterable[Event]) -> list[Event]:
