@@ -35,6 +35,15 @@ def test_every_link_in_it_leads_to_a_section_of_it() -> None:
     assert not re.search(r'(?:href|src)="(?:https?:|\.\./deploy)', page)
 
 
+def test_it_says_of_each_button_of_the_console_which_command_that_is() -> None:
+    page = TestClient(Scene(ROOT).app()).get("/console").text
+    buttons = re.findall(r"<button [^>]*data-order[^>]*>([^<]+)</button>", page)
+    text = " ".join(RUNBOOK.split())
+    assert len(buttons) == 7
+    for button in buttons:
+        assert re.search(rf"“{re.escape(button)}” (is )?`failsoft [a-z ]+`", text), button
+
+
 def test_what_an_incident_names_has_a_section() -> None:
     sections = {_OVERLOAD.section, _BAD_INPUT.section, _fall("so", "so").section}
     assert all(f"\n## {section}\n" in RUNBOOK for section in sections)
