@@ -34,6 +34,10 @@ EXITS: Mapping[str, Mapping[int, str]] = {
     "verify": {2: "a sample was lost or seen twice, or the record does not say"},
     "ckpt verify": {2: "a checkpoint is damaged"},
     "doctor": {1: "something is bad; its mend stands beside it"},
+    "drill": {
+        1: "nothing could be tried: without any fault the subject is not well, or the drill itself failed",
+        2: "something was lost or undecided",
+    },
     "preflight": {1: "a node must not take part, or there is none"},
     "alerts test": {1: "the target can't be reached, or did not take it"},
     "preempt": {143: "it was told, and has not left within --wait"},

@@ -12,6 +12,7 @@ from failsoft.cli import checkpoints as _checkpoints  # noqa: F401 -- the same
 from failsoft.cli import command_list as _command_list  # noqa: F401 -- the same
 from failsoft.cli import commands as _commands  # noqa: F401 -- importing it hangs its commands on the app
 from failsoft.cli import doctor as _doctor  # noqa: F401 -- the same
+from failsoft.cli import drill as _drill  # noqa: F401 -- the same
 from failsoft.cli import events as _events  # noqa: F401 -- the same
 from failsoft.cli import fetch as _fetch  # noqa: F401 -- the same
 from failsoft.cli import fleet as _fleet  # noqa: F401 -- the same

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from failsoft.drills.fault import DrillFault, Phase, Side
 from failsoft.errors import ConfigError
@@ -27,6 +28,16 @@ class Entry:
     """What is done."""
     asks: str
     """What survival means, beside what is asked of every trial."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "kind": str(self.kind),
+            "side": str(self.side),
+            "phases": [str(phase) for phase in self.phases],
+            "does": self.does,
+            "asks": self.asks,
+        }
 
 
 TRAINING_ALWAYS = (
@@ -77,7 +88,7 @@ _ENTRIES = (
         "SIGTERM to the process that the user started",
         _KEPT,
     ),
-    _entry(DrillFault.DRAIN, (_TRAINING, _SAVING), "SIGTERM to every process of the run, SIGKILL 3 s later", _KEPT),
+    _entry(DrillFault.DRAIN, (_TRAINING, _SAVING), "SIGTERM to every process of the run, SIGKILL 5 s later", _KEPT),
     _entry(
         DrillFault.TORN_CHECKPOINT,
         (_TRAINING,),
@@ -116,13 +127,44 @@ _ENTRIES = (
     ),
     _entry(DrillFault.CLOCK_JUMP, (_START, _TRAINING), "time.time() jumps an hour back", _KEPT),
 )
+_LOAD = (Phase.LOAD,)
+_ALL_SERVING = (Phase.LOAD, Phase.ROLLOUT, Phase.FALLBACK)
+_NONE_LOST = "no request that had a fallback is lost, and all is whole again at the end"
+_FEW_LOST = "only requests that were out at that moment are lost, and all is whole again at the end"
+
+
+def _served(kind: DrillFault, does: str, asks: str, phases: tuple[Phase, ...] = _LOAD) -> Entry:
+    return Entry(kind=kind, side=Side.SERVING, phases=phases, does=does, asks=asks)
+
+
+_SERVED = (
+    _served(DrillFault.MALFORMED_WAVE, "callers send what can't be parsed", "others notice nothing"),
+    _served(DrillFault.OVERLOAD, "many times the usual requests", "what is too much is refused at once, in words"),
+    _served(DrillFault.CLOCK_JUMP, "the wall clock jumps in every process of the app", _NONE_LOST),
+    _served(DrillFault.PARTITION, "the gateway can't reach the rest for some seconds", _NONE_LOST),
+    _served(DrillFault.KILL_CONTROLLER, "SIGKILL to Serve's controller", _NONE_LOST, _ALL_SERVING),
+    _served(DrillFault.KILL_GATEWAY, "SIGKILL to a replica that takes requests", _FEW_LOST, _ALL_SERVING),
+    _served(DrillFault.GARBAGE_MODEL, "the model's answers become noise", "no bad answer after 5 s"),
+    _served(DrillFault.KILL_REPLICA, "SIGKILL to a model's replica", _NONE_LOST, _ALL_SERVING),
+    _served(DrillFault.SLOW_MODEL, "the model takes longer than its callers wait", _NONE_LOST),
+    _served(DrillFault.HALF_ALIVE_REPLICA, "SIGSTOP to a model's replica", _NONE_LOST),
+    _served(DrillFault.SIGTERM, "SIGTERM to a model's replica", _NONE_LOST),
+    _served(DrillFault.DRAIN, "a replica is asked to finish what it holds and go", _NONE_LOST),
+    _served(DrillFault.CORRUPT_BUNDLE, "a file of the model is changed, and its replica killed", _NONE_LOST),
+    _served(DrillFault.KILL_HEAD, "SIGKILL to Ray's head and all of it", "started again by the same command, whole"),
+)
 TRAINING = tuple(entry.kind for entry in _ENTRIES)
 """What can be done to a train script, in the order of the table."""
 
 
 def entries(side: Side) -> tuple[Entry, ...]:
     """Those of one side, in the order of the table."""
-    return tuple(entry for entry in _ENTRIES if entry.side is side)
+    return tuple(entry for entry in listing() if entry.side is side)
+
+
+def listing() -> tuple[Entry, ...]:
+    """All of both sides; the serving side tries other phases than under load with ``--full`` only."""
+    return (*_ENTRIES, *_SERVED)
 
 
 def entry_of(kind: DrillFault, side: Side) -> Entry:

@@ -42,10 +42,10 @@ def combinations(
         kinds: from which is drawn.
         seed: the same one draws the same.
         count: how many combinations.
-        able: what can be tried at all.
+        able: what may be drawn, as what survived alone.
 
     Returns:
-        At most ``count`` of them; none where fewer than two kinds can be tried.
+        At most ``count`` of them; none where fewer than two kinds may be drawn.
     """
     chance = random.Random(seed)
     usable = [kind for kind in kinds if any((kind, phase) in able for phase in subject.phases(kind))]

@@ -22,7 +22,7 @@ class Patience:
 
     still_s: float
     """Without any sign of life: no step, no line of output, no file."""
-    grace_s: float = 3.0
+    grace_s: float = 5.0
     """From a drain's notice to SIGKILL."""
 
 
@@ -106,13 +106,18 @@ class Watcher:
 
     def _stragglers(self, start: Start) -> tuple[str, ...]:
         until_s = self._clock.monotonic_s() + _STRAGGLE_S
-        left = alive(start.trial, self._sessions)
+        left = self._loose(start)
         while left and self._clock.monotonic_s() < until_s:
             self._clock.sleep_s(_TICK_S)
-            left = alive(start.trial, self._sessions)
+            left = self._loose(start)
         words = tuple(words_of(pid) for pid in left)
-        end_all(left)
+        end_all(alive(start.trial, self._sessions))
         return words
+
+    def _loose(self, start: Start) -> list[int]:
+        """Alive, less those that hang in a disk by the drill's own doing: nobody can end a call that never returns."""
+        stuck = {mark["pid"] for mark in self._marks.read() if mark["what"] == "struck" and mark["on"] == "save"}
+        return [pid for pid in alive(start.trial, self._sessions) if pid not in stuck]
 
 
 def _last_line(log: Path) -> str:

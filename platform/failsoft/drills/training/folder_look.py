@@ -15,6 +15,7 @@ from failsoft.health.json_object import json_value
 _ASIDE = (".tmp", ".temp", ".part", ".partial", ".aside", ".lock", ".writing", ".incomplete")
 """Endings by which writers say that a file is not meant to be read yet."""
 _ZIPPED = {".pt", ".pth", ".ckpt", ".bin", ".npz", ".zip"}
+_HOLDS_TENSORS = _ZIPPED | {".safetensors", ".npy", ".distcp", ".pkl"}
 _MANIFEST = "manifest.json"
 _PLENTY_BYTES = 1 << 26
 """A larger zip is looked at for its end only."""
@@ -55,7 +56,8 @@ def newest_large(run: Path, pattern: str | None = None) -> Path | None:
         pattern: only files that fit it, as in ``checkpoints/*.pt``.
     """
     files = [path for path in visible(run) if pattern is None or path.relative_to(run).match(pattern)]
-    files = [path for path in files if path.suffix not in {".jsonl", ".log", ".txt"}] if pattern is None else files
+    tensors = [path for path in files if path.suffix in _HOLDS_TENSORS]
+    files = tensors if tensors and pattern is None else files
     largest = max((path.stat().st_size for path in files), default=0)
     large = [path for path in files if path.stat().st_size >= max(1, largest // 2)]
     return max(large, key=lambda path: path.stat().st_mtime_ns, default=None)

@@ -28,6 +28,7 @@ from failsoft.errors import TrainingError
 from failsoft.health.clock import Clock
 
 _LEAST_STILL_S = 10.0
+_OF_DISKS = frozenset({DrillFault.FULL_DISK, DrillFault.SLOW_DISK, DrillFault.READ_ONLY_DISK})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ class ScriptOptions:
     warm: bool = True
     """Start by forks of a process that has loaded what the script loads, where that process has one thread."""
     still_s: float | None = None
-    """A run without a sign of life for so long is ended as a user would; None: as long as five quiet
+    """A run without a sign of life for so long is ended as a user would; None: as long as three quiet
     runs, 10 s at least."""
 
 
@@ -87,6 +88,8 @@ class TrainScript:
         met = self._known()
         if kind is DrillFault.KILL_DRIVER and met.processes == 1:
             return "one process is both driver and worker here: see kill-worker"
+        if kind in _OF_DISKS and met.save_key is None:
+            return "the script saves nothing, so no disk matters to it"
         if kind in DAMAGING and newest_large(self._folder / "quiet" / "run", self._options.checkpoint) is None:
             return "the script leaves no file that a restart could read"
         if point_of(PlannedFault(kind=kind, phase=phase), met) is None:
@@ -100,9 +103,10 @@ class TrainScript:
         ill = self._learn_from(first)
         if ill is not None:
             return Reference(good=False, why=ill[0], seconds=seconds, mend=ill[1])
-        self._still_s = self._options.still_s or max(_LEAST_STILL_S, 5.0 * seconds)
         self._warm_up(first)
+        self._still_s = self._options.still_s or 60.0
         second = self._run(folder / "quiet-again")
+        self._still_s = self._options.still_s or max(_LEAST_STILL_S, 3.0 * second.attempts[-1].seconds)
         state = end_look.end_state(second.marks, second.run, self._options.results)
         self._noise = 0.0 if state is None else end_look.distance(state, self._quiet)
         met = self._known()

@@ -57,16 +57,21 @@ class Sums:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """Every 30 updates, at 64 samples."""
+    """Every 30 updates, at 64 samples, 5 behind a checkpoint.
+
+    It waits until that one is on disk: batches of this toy take 4 ms, those of a real run seconds, in which it would be.
+    """
 
     task: Sums
+    checkpoints: Checkpoints
 
     def due(self, state: TrainingState) -> bool:
         """Whether to look."""
-        return state.step > 0 and state.step % 30 == 0
+        return state.step % 30 == 5
 
     def run(self) -> Mapping[str, float]:
         """The loss, with the model as it is when it serves."""
+        self.checkpoints.settle()
         training = self.task.model.training
         self.task.model.eval()
         try:
@@ -87,6 +92,14 @@ def toy_run(folder: Path, notice: Notice, *, total_batches: int = 120) -> TrainL
     ledger = Ledger(folder / "ledger.jsonl", clock, side=Side.TRAINING, subject=folder.name)
     store = ArtifactStore(folder / "checkpoints", clock, kind="checkpoint")
     guard = GuardPolicy(loss_spikes=_SPIKES, norm_spikes=_SPIKES)
+    checkpoints = Checkpoints(
+        store=store,
+        identity={"seed": 0},
+        ranks=ranks,
+        ledger=ledger,
+        deliver=deliver_here,
+        writer=writer_behind(store, clock),
+    )
     return TrainLoop(
         state=TrainingState(model=model, optimizer=optimizer, breaker=breaker),
         task=task,
@@ -94,16 +107,9 @@ def toy_run(folder: Path, notice: Notice, *, total_batches: int = 120) -> TrainL
         plan=plan,
         guard=StepGuard(model=model, optimizer=optimizer, ranks=ranks, policy=guard),
         breaker=breaker,
-        checkpoints=Checkpoints(
-            store=store,
-            identity={"seed": 0},
-            ranks=ranks,
-            ledger=ledger,
-            deliver=deliver_here,
-            writer=writer_behind(store, clock),
-        ),
+        checkpoints=checkpoints,
         desk=Desk(folder=folder, ledger=ledger, clock=clock, record_consumed=True),
-        validation=Look(task=task),
+        validation=Look(task=task, checkpoints=checkpoints),
         told=ranks.told,
     )
 

@@ -71,5 +71,5 @@ class Course:
         for strike in self.strikes:
             at = strike.trigger
             if at.event is event and at.count == count and at.key == key and self.marks.first(strike.name):
-                self.marks.say("struck", name=strike.name, kind=strike.fault.kind, backwards=self.backwards)
+                self.marks.say("struck", name=strike.name, kind=strike.fault.kind, on=event, backwards=self.backwards)
                 yield strike

@@ -52,7 +52,7 @@ def become(order: dict[str, Any]) -> None:
     os.close(log)
     os.close(nothing)
     sys.stdin = open(0, closefd=False, encoding="utf-8")  # noqa: SIM115 -- lives as long as the process
-    sys.stdout = open(1, "w", closefd=False, encoding="utf-8")  # noqa: SIM115 -- the same
+    sys.stdout = open(1, "w", 1, closefd=False, encoding="utf-8")  # noqa: SIM115 -- the same
     os.environ.clear()
     os.environ.update(order["environment"])
     os.chdir(order["folder"])

@@ -1,0 +1,257 @@
+"""``failsoft drill``: breaks somebody's train script or Serve app in every way of the suite, and says what survived."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from failsoft.cli.app import app, console
+from failsoft.cli.said import JsonOption, print_json, progress
+from failsoft.errors import ConfigError
+from failsoft.health.clock import SystemClock
+
+if TYPE_CHECKING:
+    from failsoft.drills.matrix import Matrix
+    from failsoft.drills.subject import Subject
+    from failsoft.drills.training.command import TrainCommand
+
+LOST = 2
+"""Exit code where something was lost or undecided."""
+_TOY = "failsoft.drills.training.toy"
+_SERVED_TOY = "failsoft.drills.serving.toy:app"
+_TRAINING_COMBINATIONS, _SERVING_COMBINATIONS = 3, 0
+
+TrainOption = Annotated[Path | None, typer.Option("--train", help="Train script, run unchanged by this Python.")]
+ModuleOption = Annotated[str | None, typer.Option("--module", help="Train module, as in python -m NAME.")]
+CommandOption = Annotated[
+    str | None, typer.Option("--command", help="Any train command that ends in Python processes, as torchrun's.")
+]
+ServeOption = Annotated[str | None, typer.Option("--serve", help="Serve app, as serve run takes it: module:app.")]
+AddressOption = Annotated[str | None, typer.Option("--address", help="Serve app that runs already: its address.")]
+ArgumentsArgument = Annotated[
+    list[str] | None, typer.Argument(help="After --: arguments of the script; {run} in them is the run's folder.")
+]
+FaultOption = Annotated[list[str] | None, typer.Option("--fault", help="Only this fault. Repeatable; see --list.")]
+ResultOption = Annotated[
+    list[str] | None,
+    typer.Option("--result", help="File below the run's folder that must end as without a fault. Repeatable."),
+]
+CheckpointOption = Annotated[
+    str | None, typer.Option("--checkpoint", help="Pattern of the files a restart reads. [dim]Else the newest.[/dim]")
+]
+FolderOption = Annotated[
+    Path | None, typer.Option("--cwd", help="Working directory of the script. [dim]Else the run's own folder.[/dim]")
+]
+PayloadOption = Annotated[
+    list[str] | None, typer.Option("--payload", help="JSON body of a request to the Serve app. Repeatable.")
+]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", help="Folder for matrix.json, matrix.html, junit.xml and what did not survive.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is drilled, as the options say."""
+
+    command: TrainCommand | None
+    serve: str | None
+    address: str | None
+    route: str | None
+    payloads: tuple[Any, ...]
+    results: tuple[str, ...]
+    checkpoint: str | None
+    cold: bool
+    still_s: float | None
+    full: bool
+
+    def subjects(self, folder: Path) -> list[Subject]:
+        """Both of failsoft's own toys where nothing is named."""
+        trains = self.command is not None
+        serves = self.serve is not None or self.address is not None
+        found: list[Subject] = []
+        if trains or not serves:
+            found.append(self._training(folder / "training"))
+        if serves or not trains:
+            found.append(self._serving())
+        return found
+
+    def _training(self, folder: Path) -> Subject:
+        from failsoft.drills.training.command import TrainCommand
+        from failsoft.drills.training.script import ScriptOptions, TrainScript
+
+        options = ScriptOptions(
+            results=self.results, checkpoint=self.checkpoint, warm=not self.cold, still_s=self.still_s
+        )
+        command = self.command or TrainCommand(module=_TOY, arguments=("{run}",))
+        return TrainScript(command, folder, SystemClock(), options)
+
+    def _serving(self) -> Subject:
+        from failsoft.drills.serving.subject import ServeSubject
+        from failsoft.drills.serving.target import ServeTarget
+        from failsoft.drills.serving.toy import PAYLOADS
+
+        own = self.serve is None and self.address is None
+        target = ServeTarget(
+            app=_SERVED_TOY if own else self.serve,
+            address=self.address,
+            route=self.route,
+            payloads=PAYLOADS if own else self.payloads,
+        )
+        return ServeSubject(target, SystemClock(), full=self.full)
+
+
+@app.command()
+def drill(
+    arguments: ArgumentsArgument = None,
+    train: TrainOption = None,
+    module: ModuleOption = None,
+    command: CommandOption = None,
+    serve: ServeOption = None,
+    address: AddressOption = None,
+    fault: FaultOption = None,
+    list_: Annotated[bool, typer.Option("--list", help="Say which faults there are, and break nothing.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="The same one breaks the same.")] = 0,
+    combinations: Annotated[
+        int | None, typer.Option(min=0, help="Sets of two or three faults. [dim]Else 3 in training.[/dim]")
+    ] = None,
+    result: ResultOption = None,
+    checkpoint: CheckpointOption = None,
+    cwd: FolderOption = None,
+    patience: Annotated[
+        float | None, typer.Option(min=1.0, help="Seconds without a sign of life. [dim]Else by the quiet run.[/dim]")
+    ] = None,
+    cold: Annotated[bool, typer.Option("--cold", help="A new interpreter for each start, no forks.")] = False,
+    route: Annotated[str | None, typer.Option(help="Route of the Serve app.")] = None,
+    payload: PayloadOption = None,
+    full: Annotated[bool, typer.Option("--full", help="Serving: all faults in all phases.")] = False,
+    out: OutOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Break a train script or a Serve app on purpose, each fault in each phase, and say what survived.
+
+    Without --train or --serve: failsoft's own small training and app, in at most five minutes on two cores.
+
+    Exit code 0: all that was tried survived. 2: something was lost or undecided (also what a mistyped option gives).
+    1: nothing could be tried: without any fault the subject is not well.
+    """
+    if list_:
+        _say_list(json_=json_)
+        return
+    asked = Asked(
+        command=_command(train, module, command, tuple(arguments or ()), cwd),
+        serve=serve,
+        address=address,
+        route=route,
+        payloads=tuple(_json(text) for text in payload or ()),
+        results=tuple(result or ()),
+        checkpoint=checkpoint,
+        cold=cold,
+        still_s=patience,
+        full=full,
+    )
+    folder = out or Path(tempfile.mkdtemp(prefix="failsoft-drill-"))
+    matrices = _drilled(asked, folder, faults=fault or [], seed=seed, combinations=combinations)
+    _write(matrices, folder, say=out is not None)
+    if json_:
+        print_json({"format": 1, "drills": [matrix.as_json() for matrix in matrices]})
+    else:
+        _show(matrices, folder)
+    if not all(matrix.reference.good for matrix in matrices):
+        raise typer.Exit(code=1)
+    if not all(matrix.passed for matrix in matrices):
+        raise typer.Exit(code=LOST)
+
+
+def _command(
+    train: Path | None, module: str | None, command: str | None, arguments: tuple[str, ...], cwd: Path | None
+) -> TrainCommand | None:
+    import shlex
+
+    from failsoft.drills.training.command import TrainCommand
+
+    if train is None and module is None and command is None:
+        if arguments:
+            raise ConfigError(f"arguments {' '.join(arguments)} belong to no script; name it with --train or --module")
+        return None
+    program = tuple(shlex.split(command or ""))
+    return TrainCommand(script=train, module=module, program=program, arguments=arguments, folder=cwd)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"--payload {text!r} is no JSON: {error}") from error
+
+
+def _drilled(asked: Asked, folder: Path, *, faults: list[str], seed: int, combinations: int | None) -> list[Matrix]:
+    from failsoft.drills.device import device_in_words
+    from failsoft.drills.fault import Side
+    from failsoft.drills.plan import chosen
+    from failsoft.drills.suite import Suite, SuitePlan
+
+    subjects = asked.subjects(folder)
+    known = {str(kind) for subject in subjects for kind in subject.kinds}
+    of = {subject.name: [name for name in faults if name in map(str, subject.kinds)] for subject in subjects}
+    if unknown := [name for name in faults if name not in known]:
+        raise ConfigError(f"--fault {unknown[0]} is none that is known here; use one of {', '.join(sorted(known))}")
+    matrices = []
+    for subject in subjects:
+        if faults and not of[subject.name]:
+            continue
+        usual = _TRAINING_COMBINATIONS if subject.side is Side.TRAINING else _SERVING_COMBINATIONS
+        plan = SuitePlan(
+            kinds=chosen(subject, of[subject.name]),
+            seed=seed,
+            combinations=usual if combinations is None else combinations,
+        )
+        with progress.status("drill") as line:
+            suite = Suite(subject, folder / str(subject.side), SystemClock(), watch=line.update)
+            matrices.append(suite.run(plan, device=device_in_words()))
+    return matrices
+
+
+def _write(matrices: list[Matrix], folder: Path, *, say: bool) -> None:
+    """Also where something was lost: that is when they are read."""
+    from failsoft.artifacts.store import write_durably
+    from failsoft.drills.junit import to_junit
+    from failsoft.drills.matrix import to_text
+    from failsoft.drills.page import to_html
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in (
+        ("matrix.json", to_text(matrices)),
+        ("matrix.html", to_html(matrices)),
+        ("junit.xml", to_junit(matrices)),
+    ):
+        write_durably(folder / name, text.encode())
+        if say:
+            typer.echo(f"written: {folder / name}", err=True)
+
+
+def _show(matrices: list[Matrix], folder: Path) -> None:
+    from failsoft.drills.table import print_matrix
+
+    for matrix in matrices:
+        print_matrix(matrix, console)
+    console.print(f"page, JSON and JUnit, and the trials that did not survive: {folder}", soft_wrap=True)
+
+
+def _say_list(*, json_: bool) -> None:
+    from failsoft.drills.catalogue import listing
+
+    found = listing()
+    if json_:
+        print_json([entry.as_json() for entry in found])
+        return
+    table = Table("side", "fault", "phases", "what is done", "what is asked")
+    for entry in found:
+        table.add_row(entry.side, entry.kind, ", ".join(entry.phases), entry.does, entry.asks)
+    console.print(table)
