@@ -29,6 +29,7 @@ from failsoft.models.hashed_words import (
     words_of,
     write_meta,
 )
+from failsoft.models.xgb_single_row import XgbSingleRow
 
 MODEL_FILE = "model.ubj"
 _LEAST = {
@@ -48,6 +49,7 @@ class XgbIntent:
         self._booster = booster
         self.intents, self.known, self.config = tuple(intents), known, config
         booster.set_param({"nthread": 1})  # more do nothing for one row, and cost the tail
+        self._single_row = XgbSingleRow(booster, classes=len(self.intents))
 
     @classmethod
     def train(cls, utterances: Sequence[Utterance], config: GbdtConfig | None = None) -> XgbIntent:
@@ -71,7 +73,7 @@ class XgbIntent:
             known=self.known,
             min_known_fraction=self.config.min_known_fraction,
             labels=self.intents,
-            probabilities=lambda: self.predict_features(features_of(words, self.config.buckets)[None])[0],
+            probabilities=lambda: self._single_row.predict(features_of(words, self.config.buckets)),
         )
 
     def predict_features(self, features_NF: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -124,10 +126,11 @@ class XgbRows:
 
     def __init__(self, booster: Any, labels: Sequence[str] | None = None) -> None:
         booster.set_param({"nthread": 1})
-        self._booster, self._labels = booster, labels
+        self._labels = labels
         self._features = int(booster.num_features())
         best = booster.attr("best_iteration")
-        self._rounds = (0, 0 if best is None else int(best) + 1)
+        rounds = (0, 0 if best is None else int(best) + 1)
+        self._single_row = XgbSingleRow(booster, classes=1 if labels is None else None, rounds=rounds)
         self._least: float | None = None if labels is None else _least_of_the_second(booster, len(labels))
 
     @classmethod
@@ -153,12 +156,12 @@ class XgbRows:
         row_1F = np.asarray([row], dtype=np.float32)
         if row_1F.shape != (1, self._features) or not np.isfinite(row_1F).all():
             raise CorpusError(f"{row!r:.80} is no row of {self._features} finite numbers")
-        found = self._booster.inplace_predict(row_1F, iteration_range=self._rounds, validate_features=False)
-        answer = np.asarray(found)[0]
+        answer_C = self._single_row.predict(row_1F[0])
         if self._labels is None:
-            return float(answer)
-        if answer.ndim:
-            return self._labels[int(answer.argmax())]
+            return float(answer_C[0])
+        if len(answer_C) > 1:
+            return self._labels[int(answer_C.argmax())]
+        answer = answer_C[0]
         return self._labels[int(answer) if self._least is None else int(answer >= self._least)]
 
 
