@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from failsoft.drills.fault import DrillFault
 from failsoft.drills.serving.answers import Answer
 
-_LOOK_BACK_S, _STILL_OUT_S = 2.0, 0.5
+_LOOK_BACK_S, _STILL_OUT_S = 1.6, 0.5
 _HEARD = 0.6
 """Of the requests due in that time so many must have been answered: on a busy machine the client itself is late."""
 _LESS_MODEL = 0.15
@@ -87,7 +87,7 @@ class Healthy:
         return cls(model_share=_model_share(answers, model_sources))
 
     def whole(self, answers: Sequence[Answer], now_s: float, rate_hz: float, model_sources: Sequence[str]) -> bool:
-        """Whether the last second and a half of requests went as before: all answered, rightly, by the model.
+        """Whether the last second of requests went as before: all answered, rightly, by the model.
 
         Args:
             answers: those that have come, of requests since the last cause was gone: older ones prove nothing.

@@ -245,21 +245,20 @@ class Replaced(Alone):
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._gone = False
+        self._before: list[Process] = []
 
     def strike(self) -> str:
         """Returns when Serve says that all new ones stand."""
-        before = self._parts.replicas(self._all())
+        self._before = self._parts.replicas(self._all())
         self._parts.host.drain()
-        self._gone = bool(before) and not any(one.lives for one in before)
-        return f"{len(before)} replicas were replaced one after the other"
+        return f"{len(self._before)} replicas were replaced one after the other"
 
     def mend(self) -> None:
         """Nothing is to be mended."""
 
     def reached(self) -> bool | None:
         """Whether no old replica is left."""
-        return self._gone
+        return bool(self._before) and not any(one.lives for one in self._before)
 
     def _all(self) -> tuple[str, ...]:
         return tuple(map(str, self._parts.host.told.get("deployments", ())))

@@ -25,7 +25,7 @@ from failsoft.health.json_object import json_object
 
 STOP_S = 45.0
 """Ray and Serve get so long to end by themselves."""
-_LINGER_S = 10.0
+_LINGER_S = 20.0
 """What outlives the host for longer is left behind: a worker whose node is gone ends itself within seconds."""
 _LOOK_S = 0.1
 _HOST = "failsoft.drills.serving.host"
