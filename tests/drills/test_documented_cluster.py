@@ -88,8 +88,9 @@ def test_from_a_checkout_failsofts_own_commands_hand_work_to_a_cluster_that_asks
     shell.say("export FAILSOFT_HOME=$PWD/work")
     shell.say("RAY_AUTH_MODE=token ray start --head")
 
-    submit = f"failsoft train --submit {DASHBOARD} --run sent {SHORT}"
-    assert "updates of 4 batches" in shell.say(submit), "the token of ~/.ray is sent, though no RAY_AUTH_MODE is set"
+    submit = f"failsoft train --submit {DASHBOARD} --run nightly {SHORT}"
+    told = shell.type("docs/deploy.md", "failsoft train --submit", plus=SHORT)
+    assert "updates of 4 batches" in told, "the token of ~/.ray is sent, though no RAY_AUTH_MODE is set"
     told = shell.say(f"{submit} --data /absent; echo it ended with $?")
     assert "it ended with 1" in told, told
     assert "data is /absent, which is no folder" in told, "the job's own words come with its exit status"
@@ -102,7 +103,7 @@ def test_from_a_checkout_failsofts_own_commands_hand_work_to_a_cluster_that_asks
     shell.say("serve build serve_apps:app -o built.yaml")
     shell.type("docs/deploy.md", "serve deploy")
     assert answer(shell)["source"]
-    deployed = shell.say(f"failsoft serve --address {DASHBOARD} --gateways 1 --profile drill")
+    deployed = shell.type("docs/deploy.md", "failsoft serve --address", plus="--gateways 1 --profile drill")
     assert "the app runs on Ray" in deployed
     assert gateways(shell) == 1
     assert answer(shell)["source"]
