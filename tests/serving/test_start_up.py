@@ -52,13 +52,13 @@ def test_rights_are_looked_at_too(tmp_path: Path) -> None:
 
 
 @contextmanager
-def listening(answer: object) -> Iterator[int]:
+def listening(answer: object, status: int = 200) -> Iterator[int]:
     """Somebody who answers every GET with this, as JSON; the port."""
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = json.dumps(answer).encode()
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -79,6 +79,12 @@ def listening(answer: object) -> Iterator[int]:
 def test_a_port_where_a_gateway_answers_is_refused_with_its_release() -> None:
     status = {"stage": "serving", "plan": {"subject": "blue", "releases": {"blue": "r7"}}}
     with listening(status) as port, pytest.raises(ConfigError, match=rf"r7, serving.*failsoft status --url .*:{port}"):
+        check_port("127.0.0.1", port)
+
+
+def test_a_port_where_a_gateway_answers_that_is_read_with_a_token_is_refused_with_how_to_read_it() -> None:
+    refused = {"title": "Unauthorized", "status": 401}
+    with listening(refused, 401) as port, pytest.raises(ConfigError, match=rf"token.*status --url .*:{port} --home"):
         check_port("127.0.0.1", port)
 
 

@@ -99,7 +99,13 @@ def local_url(host: str, port: int) -> str:
 def _why_taken(host: str, port: int, error: Exception) -> str:
     url = local_url(host, port)
     try:
-        there = httpx.get(f"{url}/v1/status", timeout=_KNOCK_S).json()
+        answer = httpx.get(f"{url}/v1/status", timeout=_KNOCK_S)
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
+            return (
+                f"somebody at {url} asks for a token, as a gateway with console_token does; look at it with: failsoft "
+                f"status --url {url} --home ITS-HOME; or start another one with --port"
+            )
+        there = answer.json()
         release = there["plan"]["releases"][there["plan"]["subject"]]
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
         return f"port {port} on {host} can't be used ({error}); choose another with --port"
