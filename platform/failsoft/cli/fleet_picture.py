@@ -48,7 +48,8 @@ def _draw_parts(axes: Axes, study: Study) -> None:
     axes.invert_yaxis()
     for name, ettr in PUBLISHED.items():
         axes.axvline(100.0 * (1.0 - ettr), color=_GREY, linestyle=":")
-        axes.text(100.0 * (1.0 - ettr), -0.6, f" {name}: all that is lost", color=_GREY, fontsize=9, rotation=10)
+        said = f"all that was lost: {name} "
+        axes.text(100.0 * (1.0 - ettr), -0.5, said, color=_GREY, fontsize=9, ha="right")
     axes.set(xlabel="share of the wall time that is not productive, %")
 
 
@@ -60,7 +61,8 @@ def _draw_levers(axes: Axes, tried: Sequence[Lever]) -> None:
         if not cut:
             axes.plot([100.0 * lever.buys.low, 100.0 * lever.buys.high], [row, row], color="black", linewidth=1.2)
         said = f" {100.0 * lever.buys.value:+.2f}{' (cut off)' if cut else ''}"
-        axes.text(max(0.0, value), row, said, va="center", fontsize=10)
+        right = 0.0 if cut else 100.0 * max(0.0, lever.buys.high)
+        axes.text(right, row, said, va="center", fontsize=10)
     axes.set_yticks(range(len(tried)), [lever.name for lever in tried])
     axes.invert_yaxis()
     axes.axvline(0.0, color="black", linewidth=0.8)
