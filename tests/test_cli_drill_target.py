@@ -17,25 +17,27 @@ def test_without_a_name_the_small_app_of_our_own_is_drilled_and_no_home_is_touch
 
 
 def test_an_own_app_is_asked_as_the_options_say(tmp_path: Path) -> None:
-    asked = ServeAsked(
-        serve="shop.app:build",
-        home=tmp_path,
-        payloads=({"text": "x"},),
-        arguments=["size=3", "name=a=b"],
-        headers=["Authorization: Bearer x:y"],
-        models=["ranker"],
-        bundle=[tmp_path / "weights"],
-        method="put",
-        rate_hz=10.0,
-    )
-    target = asked.target()
+    more = ["argument.size=3", "argument.name=a=b", "header.Authorization=Bearer x:y", "model=ranker", "model=reader"]
+    more += [f"bundle={tmp_path / 'weights'}", "method=put", "rate=10", "wait=2.5", "slots=8", f"home={tmp_path}"]
+    target = ServeAsked(serve="shop.app:build", payloads=({"text": "x"},), more=more).target()
     assert target.arguments == {"size": "3", "name": "a=b"}
     assert target.headers == {"Authorization": "Bearer x:y"}
-    assert (target.home, target.method, target.models, target.rate_hz) == (tmp_path, "PUT", ("ranker",), 10.0)
+    assert (target.home, target.method, target.models) == (tmp_path, "PUT", ("ranker", "reader"))
+    assert (target.rate_hz, target.patience_s, target.slots) == (10.0, 2.5, 8)
     assert target.model_files == (tmp_path / "weights",)
 
 
-@pytest.mark.parametrize("asked", [ServeAsked(arguments=["size"]), ServeAsked(headers=["x"]), ServeAsked(method="EAT")])
-def test_an_option_that_cannot_be_meant_is_refused(asked: ServeAsked) -> None:
-    with pytest.raises(ConfigError, match=r"is no pair|method is"):
-        asked.target()
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("size", "is no pair"),
+        ("size=3", "is none that is known"),
+        ("rate=quick", "is no number"),
+        ("rate=nan", "rate_hz is nan"),
+        ("method=eat", "method is"),
+        ("header.=x", "is none that is known"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_refused(more: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        ServeAsked(more=[more]).target()

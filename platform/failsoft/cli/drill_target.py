@@ -15,25 +15,16 @@ if TYPE_CHECKING:
     from failsoft.drills.serving.target import ServeTarget
 
 OWN_APP = "failsoft.drills.serving.toy:app"
-
-SetOption = Annotated[
+_NAMES = ("home", "method", "rate", "wait", "slots", "model", "bundle", "header.NAME", "argument.NAME")
+WithOption = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Argument name=value for the Serve app's builder, as serve run takes it. Repeatable."),
+    typer.Option(
+        "--with",
+        help="Serve app: name=value, of home (its newest release is copied), method, rate (requests/s), wait (s that a "
+        "caller waits), slots (of Ray), model (deployment), bundle (file that the model loads), header.NAME, "
+        "argument.NAME (of its builder). Repeatable.",
+    ),
 ]
-ModelOption = Annotated[
-    list[str] | None,
-    typer.Option("--model", help="Deployment that is a model. Repeatable. [dim]Else all behind the first one.[/dim]"),
-]
-BundleOption = Annotated[
-    list[Path] | None,
-    typer.Option("--bundle", help="File that the model loads; one byte is flipped, and put back. Repeatable."),
-]
-HeaderOption = Annotated[
-    list[str] | None, typer.Option("--header", help="Header 'name: value' of each request. Repeatable.")
-]
-MethodOption = Annotated[str, typer.Option("--method", help="GET, POST or PUT.")]
-RateOption = Annotated[float, typer.Option("--rate", help="Steady requests a second.")]
-PatienceOption = Annotated[float, typer.Option("--wait", help="Seconds a caller of the Serve app waits at most.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +35,8 @@ class ServeAsked:
     address: str | None = None
     route: str | None = None
     payloads: tuple[Any, ...] = ()
-    home: Path | None = None
-    arguments: Sequence[str] = ()
-    models: Sequence[str] = ()
-    bundle: Sequence[Path] = ()
-    headers: Sequence[str] = ()
-    method: str = "POST"
-    rate_hz: float = 40.0
-    wait_s: float = 5.0
+    more: Sequence[str] = ()
+    """Each ``name=value``, of the names that the option's help lists."""
 
     def target(self) -> ServeTarget:
         """The app; failsoft's own small one where none is named. Of a home only a copy of its newest release is used.
@@ -64,24 +49,43 @@ class ServeAsked:
         from failsoft.drills.serving.toy import PAYLOADS
 
         own = self.serve is None and self.address is None
-        return ServeTarget(
-            app=OWN_APP if own else self.serve,
-            address=self.address,
-            route=self.route,
-            payloads=self.payloads or (PAYLOADS if own else ()),
-            home=None if own else Home.find(self.home).root,
-            arguments=dict(_pair(one, "=", "--set name=value") for one in self.arguments),
-            headers=dict(_pair(one, ":", "--header 'name: value'") for one in self.headers),
-            models=tuple(self.models),
-            model_files=tuple(self.bundle),
-            method=self.method.upper(),
-            rate_hz=self.rate_hz,
-            patience_s=self.wait_s,
-        )
+        given: dict[str, Any] = {
+            "app": OWN_APP if own else self.serve,
+            "address": self.address,
+            "route": self.route,
+            "payloads": self.payloads or (PAYLOADS if own else ()),
+            "home": None if own else Home.find().root,
+        }
+        for text in self.more:
+            _take(given, *_pair(text))
+        return ServeTarget(**given)
 
 
-def _pair(text: str, sign: str, form: str) -> tuple[str, str]:
-    name, found, value = text.partition(sign)
+def _pair(text: str) -> tuple[str, str]:
+    name, found, value = text.partition("=")
     if not (name.strip() and found):
-        raise ConfigError(f"{text!r} is no pair; write {form}")
+        raise ConfigError(f"--with {text!r} is no pair; write --with name=value, of {', '.join(_NAMES)}")
     return name.strip(), value.strip()
+
+
+def _take(given: dict[str, Any], name: str, value: str) -> None:
+    """One of them, by the name of the target's own field."""
+    group, _, inner = name.partition(".")
+    if inner and group in {"header", "argument"}:
+        given.setdefault(f"{group}s", {})[inner] = value
+    elif name in {"model", "bundle"}:
+        field = "models" if name == "model" else "model_files"
+        given[field] = (*given.get(field, ()), value if name == "model" else Path(value))
+    elif name in {"rate", "wait", "slots"}:
+        given[{"rate": "rate_hz", "wait": "patience_s", "slots": "slots"}[name]] = _number(name, value)
+    elif name in {"home", "method"}:
+        given[name] = Path(value).absolute() if name == "home" else value.upper()
+    else:
+        raise ConfigError(f"--with {name}=… is none that is known; use one of {', '.join(_NAMES)}")
+
+
+def _number(name: str, value: str) -> float | int:
+    try:
+        return int(value) if name == "slots" else float(value)
+    except ValueError as error:
+        raise ConfigError(f"--with {name}={value!r} is no number: {error}") from error
