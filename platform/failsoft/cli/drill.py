@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 
 from failsoft.cli.app import app, console
+from failsoft.cli.drill_target import ServeAsked, WithOption
 from failsoft.cli.said import JsonOption, print_json, progress
 from failsoft.errors import ConfigError
 from failsoft.health.clock import SystemClock
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 LOST = 2
 """Exit code where something was lost or undecided."""
 _TOY = "failsoft.drills.training.toy"
-_SERVED_TOY = "failsoft.drills.serving.toy:app"
 _TRAINING_COMBINATIONS, _SERVING_COMBINATIONS = 3, 0
 
 TrainOption = Annotated[Path | None, typer.Option("--train", help="Train script, run unchanged by this Python.")]
@@ -61,10 +61,7 @@ class Asked:
     """What is drilled, as the options say."""
 
     command: TrainCommand | None
-    serve: str | None
-    address: str | None
-    route: str | None
-    payloads: tuple[Any, ...]
+    served: ServeAsked
     results: tuple[str, ...]
     checkpoint: str | None
     cold: bool
@@ -74,7 +71,7 @@ class Asked:
     def subjects(self, folder: Path) -> list[Subject]:
         """Both of failsoft's own toys where nothing is named."""
         trains = self.command is not None
-        serves = self.serve is not None or self.address is not None
+        serves = self.served.serve is not None or self.served.address is not None
         found: list[Subject] = []
         if trains or not serves:
             found.append(self._training(folder / "training"))
@@ -94,17 +91,8 @@ class Asked:
 
     def _serving(self) -> Subject:
         from failsoft.drills.serving.subject import ServeSubject
-        from failsoft.drills.serving.target import ServeTarget
-        from failsoft.drills.serving.toy import PAYLOADS
 
-        own = self.serve is None and self.address is None
-        target = ServeTarget(
-            app=_SERVED_TOY if own else self.serve,
-            address=self.address,
-            route=self.route,
-            payloads=PAYLOADS if own else self.payloads,
-        )
-        return ServeSubject(target, SystemClock(), full=self.full)
+        return ServeSubject(self.served.target(), SystemClock(), full=self.full)
 
 
 @app.command()
@@ -130,6 +118,7 @@ def drill(
     cold: Annotated[bool, typer.Option("--cold", help="A new interpreter for each start, no forks.")] = False,
     route: Annotated[str | None, typer.Option(help="Route of the Serve app.")] = None,
     payload: PayloadOption = None,
+    with_: WithOption = None,
     full: Annotated[bool, typer.Option("--full", help="Serving: all faults in all phases.")] = False,
     out: OutOption = None,
     json_: JsonOption = False,
@@ -146,15 +135,18 @@ def drill(
         return
     asked = Asked(
         command=_command(train, module, command, tuple(arguments or ()), cwd),
-        serve=serve,
-        address=address,
-        route=route,
-        payloads=tuple(_json(text) for text in payload or ()),
+        served=ServeAsked(
+            serve=serve,
+            address=address,
+            route=route,
+            payloads=tuple(_json(text) for text in payload or ()),
+            more=tuple(with_ or ()),
+        ),
         results=tuple(result or ()),
         checkpoint=checkpoint,
         cold=cold,
         still_s=patience,
-        full=full,
+        full=full or bool(fault),  # whoever names a fault may name any
     )
     folder = out or Path(tempfile.mkdtemp(prefix="failsoft-drill-"))
     matrices = _drilled(asked, folder, faults=fault or [], seed=seed, combinations=combinations)
