@@ -179,7 +179,7 @@ def fresh_checkout(top: Path, *, code: Path | None = None) -> Iterator[Shell]:
     _make_venv(top / "failsoft", code)
     (top / "home").mkdir()
     environment = {name: value for name, value in os.environ.items() if name in _KEPT}
-    environment |= {"HOME": str(top / "home"), "RAY_USAGE_STATS_ENABLED": "0"}
+    environment |= {"HOME": str(top / "home"), "RAY_USAGE_STATS_ENABLED": "0", "PYTHONUNBUFFERED": "1"}
     (top / "state.sh").write_text(f"cd {top / 'failsoft'}\n", "utf-8")
     with (top / "machine.log").open("wb") as log:
         machine = subprocess.Popen(

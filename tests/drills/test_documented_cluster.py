@@ -75,7 +75,7 @@ def test_from_a_checkout_with_a_token_a_run_is_submitted_and_its_release_served(
     shell.type("README.md", "export FAILSOFT_HOME")
     shell.type("README.md", "ray start --head")
     shell.type("README.md", "ray job submit", within_s=500.0)
-    with shell.hold("README.md", "serve run", until="Deployed app", ends=(0, -2, 130)):
+    with shell.hold("README.md", "serve run", until="is ready", ends=(0, -2, 130)):
         assert answer(shell)["release"] or answer(shell)["source"] in {"gbdt", "rules"}
 
 

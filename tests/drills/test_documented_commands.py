@@ -113,13 +113,13 @@ def test_a_release_is_served_held_back_and_given_back(with_release: Shell) -> No
         assert json.loads(asked)["source"] in {"gbdt", "rules"}
         shell.type("README.md", "failsoft restore")
         shell.type("README.md", "failsoft release promote", RELEASE, ends=(0, 1))
-        with shell.hold("README.md", "failsoft events", until="degrade"):
+        with shell.hold("README.md", "failsoft events", until="02:15"):
             pass
-        with shell.hold("README.md", "failsoft alerts run", until="9095", ends=(0,)):
+        with shell.hold("README.md", "failsoft alerts run", until="telling"):
             pass
     shell.type("README.md", "failsoft incidents", ends=(0, 1))
     shell.type("README.md", "failsoft report", ends=(0, 1))
-    shell.type("README.md", "failsoft purge")
+    shell.type("README.md", "failsoft purge", ends=(0, 2))
     shell.type("docs/limits.md", "failsoft purge --home work")
 
 
