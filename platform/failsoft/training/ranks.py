@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import torch
 import torch.distributed as dist
+
+Hear = Callable[[], list[str]]
+"""Waits for everybody's text, by rank."""
+_ROOM_BYTES = 64 * 1024
+"""Of one rank's text in a gathering that is begun ahead: a rank's generators are 20 kB of it."""
+_LENGTH_BYTES = 4
 
 
 class Ranks(Protocol):
@@ -36,6 +43,15 @@ class Ranks(Protocol):
             values: contiguous, of the same dtype and number of elements on all ranks; on any device, in any dtype.
             source: the rank whose values count; its own stay as they are.
         """
+        ...
+
+
+@runtime_checkable
+class GathersAhead(Protocol):
+    """Ranks that can do something else while a gathering is under way."""
+
+    def gather_ahead(self, text: str) -> Hear:
+        """Begin a gathering; what comes back waits for it. All ranks begin it, and all of them wait for it."""
         ...
 
 
@@ -82,6 +98,30 @@ class ProcessGroupRanks:
         dist.all_gather_object(gathered, text)
         return [str(entry) for entry in gathered]
 
+    def gather_ahead(self, text: str) -> Hear:
+        """One gathering of bytes, of the same room for each; where a text is longer, another one follows it.
+
+        The lengths go with the texts, so that all ranks know alike whether one did not fit.
+        """
+        content = text.encode()
+        mine = torch.zeros(_ROOM_BYTES, dtype=torch.uint8)
+        mine[:_LENGTH_BYTES] = _bytes(len(content).to_bytes(_LENGTH_BYTES, "big"))
+        if 0 < len(content) <= _ROOM_BYTES - _LENGTH_BYTES:
+            mine[_LENGTH_BYTES : _LENGTH_BYTES + len(content)] = _bytes(content)
+        carried = self._carried(mine)
+        theirs = [torch.empty_like(carried) for _ in range(self.world)]
+        work = dist.all_gather(theirs, carried, async_op=True)
+
+        def hear() -> list[str]:
+            work.wait()
+            rows = [row.cpu().numpy().tobytes() for row in theirs]
+            ends = [_LENGTH_BYTES + int.from_bytes(row[:_LENGTH_BYTES], "big") for row in rows]
+            if max(ends) > _ROOM_BYTES:
+                return self.gather(text)
+            return [row[_LENGTH_BYTES:end].decode() for row, end in zip(rows, ends, strict=True)]
+
+        return hear
+
     @torch.no_grad()
     def broadcast_(self, values: torch.Tensor, source: int) -> torch.Tensor:
         """One broadcast of bytes: backends know few dtypes, but all know bytes."""
@@ -117,3 +157,18 @@ def any_rank(ranks: Ranks, flag: bool) -> bool:  # noqa: FBT001 -- the flag is t
 def from_rank_zero(ranks: Ranks, text: str) -> str:
     """What rank 0 says, on every rank."""
     return ranks.gather(text)[0]
+
+
+def gather_ahead(ranks: Ranks, text: str) -> Hear:
+    """Begin to gather everybody's text; where these ranks can't do it ahead, it is done now.
+
+    All ranks call it, and later all call what it gives back, with no other gathering begun ahead in between.
+    """
+    if isinstance(ranks, GathersAhead):
+        return ranks.gather_ahead(text)
+    heard = ranks.gather(text)
+    return lambda: heard
+
+
+def _bytes(content: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import ray.exceptions
 import ray.train
 import torch
 import torch.distributed as dist
-from ray.train import CheckpointUploadMode, FailureConfig, RunConfig, ScalingConfig
+from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 from ray.train.v2._internal.exceptions import RayTrainError, WorkerGroupStartupTimeoutError
 from ray.train.v2._internal.execution.context import get_train_context
@@ -29,6 +28,7 @@ from failsoft.training.ranks import Ranks, ranks_here
 from failsoft.training.ray_eyes import RoomLostError, SecondLine, SeesDeaths
 from failsoft.training.ray_group import STATION, group_config
 from failsoft.training.ray_leftovers import sweep_leftovers
+from failsoft.training.ray_reports import RayReports
 from failsoft.training.ray_settings import RaySettings, first_lines
 from failsoft.training.ray_trouble import lost_to_ray
 from failsoft.training.ray_warm import KeepsSpares, warm_environment
@@ -147,26 +147,17 @@ def _work(job: Mapping[str, Any]) -> None:
         watch=settings.watch,
         notice=settings.notice,
     )
+    reports = RayReports()
     try:
         with watched(STATION, orders, ranks, overhear=_draining) as connected:
-            connected(lambda noticed: job["build"](job["config"], noticed, _deliver_through_ray)).run()
+            connected(lambda noticed: job["build"](job["config"], noticed, reports)).run()
     except TrainingError:  # a diagnosis, or a notice: the same on every rank, and already in the ledger
         return
     except Exception as error:  # the worker's outermost frame: note what ended it, then let Ray see it
         _note(error, settings, ranks)
         raise
-
-
-def _deliver_through_ray(published: Path | None, metrics: Mapping[str, float]) -> None:
-    """Tell Ray of a checkpoint that is published already; all ranks together, rank 0 with its folder.
-
-    NO_UPLOAD takes the folder as it is, so nobody waits for a disk: the call costs a barrier, and the controller picks
-    the report up at its next poll. (SYNC holds the training for the write; ASYNC kills the run when the write fails.)
-    Ray removes checkpoints of its list only to keep a number of them (``num_to_keep``), which this run never sets: our
-    rules of keeping are the only ones that remove.
-    """
-    checkpoint = None if published is None else ray.train.Checkpoint(str(published))
-    ray.train.report(dict(metrics), checkpoint=checkpoint, checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD)
+    finally:
+        reports.end()
 
 
 def _note(error: Exception, settings: RaySettings, ranks: Ranks) -> None:

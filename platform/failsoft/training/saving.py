@@ -16,10 +16,11 @@ from failsoft.training.chronicle import Chronicle
 from failsoft.training.loop_plan import LoopPlan
 from failsoft.training.ranks import Ranks, any_rank
 from failsoft.training.snapshots.snapshot import RamSnapshots
-from failsoft.training.state import TrainingState, first_unhealthy, flatten
+from failsoft.training.state import TrainingState
 from failsoft.training.succession import SAVED, Succession
 from failsoft.training.survival.watch_policy import WatchPhase
 from failsoft.training.survival.watchdog import Watch
+from failsoft.training.together import judged_together
 
 
 class Due(StrEnum):
@@ -161,8 +162,7 @@ class Saving:
 
     def _ill_anywhere(self) -> str | None:
         """As a snapshot would have found; the same answer on all ranks, but for the name."""
-        ill = first_unhealthy(flatten(self.state).tensors)
-        return (ill or "a tensor of another rank") if any_rank(self.ranks, ill is not None) else None
+        return judged_together(self.ranks, self.state)[1]
 
     def _checkpoint_due(self, *, meeting: bool) -> bool:
         steps, ended = self.state.step - self._checkpoint_step, self._epoch_here() > self._epoch

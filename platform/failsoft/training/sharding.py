@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
@@ -33,6 +33,14 @@ class Shard:
     """By dimension of the mesh, in torch's words: ``S(0)`` is cut along dimension 0, ``R`` is alike."""
     first: bool
     """No rank before this one holds the same piece, so this one writes it."""
+
+    @cached_property
+    def plain(self) -> Mapping[str, Any]:
+        """The same as :meth:`to_plain`, one object for all tensors that are cut alike: nobody may change it.
+
+        It makes a comparison with the last state's descriptions one of addresses.
+        """
+        return self.to_plain()
 
     def to_plain(self) -> dict[str, Any]:
         """Small JSON that :meth:`from_plain` reads back."""
@@ -64,50 +72,64 @@ def is_sharded(tensor: Tensor) -> bool:
 
 def has_shards(model: nn.Module) -> bool:
     """Whether the model lies in shards on several ranks, as ``fully_shard`` leaves it; it takes no DDP around it."""
-    return any(is_sharded(parameter.data) for parameter in model.parameters())
+    return any(is_sharded(parameter) for parameter in model.parameters())
 
 
 @torch.no_grad()
 def here(tensor: Tensor) -> Tensor:
     """What this rank holds of a tensor, as a plain one that shares its memory."""
+    return _local(tensor)
+
+
+@torch.no_grad()
+def all_here(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same of many, by name: entering torch's mode once for each takes longer than all the rest."""
+    return {name: _local(tensor) for name, tensor in tensors.items()}
+
+
+def _local(tensor: Tensor) -> Tensor:
     return torch.as_tensor(tensor.to_local()) if hasattr(tensor, "to_local") else tensor
 
 
+@torch.no_grad()
 def shard_of(name: str, tensor: Tensor) -> Shard | None:
     """Which piece of the whole this rank holds; None of a plain tensor, which it holds alone.
 
     Raises:
         ConfigError: its parts must be added up first, or it is cut in a way that leaves no rectangle.
     """
-    if not is_sharded(tensor):
-        return None
+    return _shard_of(name, tensor) if is_sharded(tensor) else None
+
+
+def _shard_of(name: str, tensor: Tensor) -> Shard:
     sharded: Any = tensor
     mesh, placements = sharded.device_mesh, sharded.placements
-    if any(placement.is_partial() for placement in placements):
+    found = _cut(sharded.shape, mesh, placements, tuple(mesh.get_coordinate() or (0,) * len(placements)))
+    if found is None:
         raise ConfigError(f"{name} is only a part of a sum on each rank ({placements}); reduce it before it is kept")
-    coordinate = tuple(mesh.get_coordinate() or (0,) * len(placements))
-    box, local = _cut(sharded.shape, mesh, placements, coordinate), tuple(here(tensor).shape)
-    if box.size != local:
-        raise ConfigError(f"{name} is cut by {placements} into {local} here, where {box.size} was expected")
-    copies = [place for place, how in zip(coordinate, placements, strict=True) if how.is_replicate()]
-    return Shard(
-        shape=tuple(sharded.shape),
-        box=box,
-        mesh=tuple(mesh.shape),
-        placements=tuple(_in_words(placement) for placement in placements),
-        first=not any(copies),
-    )
+    local = tuple(_local(tensor).shape)
+    if found.box.size != local:
+        raise ConfigError(f"{name} is cut by {placements} into {local} here, where {found.box.size} was expected")
+    return found
 
 
 @lru_cache(maxsize=8192)
-def _cut(shape: torch.Size, mesh: Any, placements: tuple[Any, ...], _coordinate: tuple[int, ...]) -> Box:
-    """Asked for each tensor of a state at each snapshot, and torch takes 100 µs for it."""
+def _cut(shape: torch.Size, mesh: Any, placements: tuple[Any, ...], coordinate: tuple[int, ...]) -> Shard | None:
+    """None of a part of a sum. Asked for each tensor of a state at each snapshot, and torch takes 100 µs for it."""
     from torch.distributed.tensor._utils import (  # noqa: PLC0415 -- over a second, only for who shards
         compute_local_shape_and_global_offset,
     )
 
+    if any(placement.is_partial() for placement in placements):
+        return None
     size, offset = compute_local_shape_and_global_offset(shape, mesh, placements)
-    return Box(offset=tuple(offset), size=tuple(size))
+    return Shard(
+        shape=tuple(shape),
+        box=Box(offset=tuple(offset), size=tuple(size)),
+        mesh=tuple(mesh.shape),
+        placements=tuple(_in_words(placement) for placement in placements),
+        first=not any(place for place, how in zip(coordinate, placements, strict=True) if how.is_replicate()),
+    )
 
 
 def _in_words(placement: Any) -> str:
@@ -148,7 +170,8 @@ def moment_like(parameters: Sequence[Tensor], index: int, local: Tensor, plain: 
     return local if plain is None or not is_sharded(parameters[index].data) else like(parameters[index], local)
 
 
-def shards_in(tensors: Mapping[str, Tensor], optimizer: Optimizer, *, moments: str) -> dict[str, dict[str, Any]]:
+@torch.no_grad()
+def shards_in(tensors: Mapping[str, Tensor], optimizer: Optimizer, *, moments: str) -> dict[str, Mapping[str, Any]]:
     """Descriptions of those tensors that are sharded, by name.
 
     Args:
@@ -159,19 +182,19 @@ def shards_in(tensors: Mapping[str, Tensor], optimizer: Optimizer, *, moments: s
     Raises:
         ConfigError: one can't be kept.
     """
-    found = {name: shard for name, tensor in tensors.items() if (shard := shard_of(name, tensor)) is not None}
+    found = {name: _shard_of(name, tensor) for name, tensor in tensors.items() if is_sharded(tensor)}
     parameters = numbered(optimizer) if found else []
     for name in found:
         if name.startswith(moments):
             parameter: Any = parameters[int(name[len(moments) :].split("/", 1)[0])]
             moment: Any = tensors[name]
-            if not is_sharded(parameter.data) or moment.shape != parameter.shape:
+            if not is_sharded(parameter) or moment.shape != parameter.shape:
                 raise ConfigError(
                     f"{name} is sharded, but not as its parameter is ({tuple(moment.shape)}, the parameter has "
                     f"{tuple(parameter.shape)}); use an optimizer whose moments are shaped like the parameters (AdamW, "
                     "SGD) with sharded models"
                 )
-    return {name: shard.to_plain() for name, shard in found.items()}
+    return {name: shard.plain for name, shard in found.items()}
 
 
 def settled(*models: nn.Module | None) -> None:

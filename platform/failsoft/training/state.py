@@ -22,7 +22,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from failsoft.errors import ConfigError, IncompatibleArtifactError
 from failsoft.training.finite import first_ill
-from failsoft.training.sharding import here, moment_like, numbered, settled, shards_in
+from failsoft.training.sharding import all_here, here, moment_like, numbered, settled, shards_in
 from failsoft.training.state_fit import misfits, refuse_other_optimizer
 
 _MODEL = "model/"
@@ -123,7 +123,7 @@ def flatten(state: TrainingState) -> FlatState:
     shards = shards_in(tensors, state.optimizer, moments=_OPTIMIZER)
     if not shards:
         return FlatState(tensors=tensors, scalars=plain)
-    return FlatState(tensors={name: here(tensor) for name, tensor in tensors.items()}, scalars=plain | {HELD: shards})
+    return FlatState(tensors=all_here(tensors), scalars=plain | {HELD: shards})
 
 
 def unflatten(flat: FlatState, into: TrainingState, *, with_breaker: bool, convert: bool = False) -> None:

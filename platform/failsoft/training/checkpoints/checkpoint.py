@@ -10,14 +10,14 @@ published, so the newest checkpoint is always one to go back to.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from failsoft.artifacts.store import ArtifactStore
+from failsoft.artifacts.store import Artifact, ArtifactStore
 from failsoft.health.ledger import Ledger
-from failsoft.training.checkpoints.content import small_part, ticket_of
+from failsoft.training.checkpoints.content import ticket_of
+from failsoft.training.checkpoints.delivering import Deliver, deliver_here, tell_of_copy
 from failsoft.training.checkpoints.inspection import newest_healthy, position_of
 from failsoft.training.checkpoints.mirror import Mirror
 from failsoft.training.checkpoints.provenance import identity_digest, versions
@@ -27,14 +27,16 @@ from failsoft.training.checkpoints.restoring import Finder
 from failsoft.training.checkpoints.restoring_apart import ApartFinder
 from failsoft.training.checkpoints.shard_saving import ShardSaving
 from failsoft.training.checkpoints.storage_trouble import StorageTrouble
+from failsoft.training.checkpoints.whole_saving import WholeSaving
 from failsoft.training.checkpoints.withdrawn import Withdrawal
 from failsoft.training.checkpoints.writer import CheckpointWriter
 from failsoft.training.checkpoints.writer_news import News, NewsKind, Ticket
 from failsoft.training.ranks import Ranks, any_rank, from_rank_zero
-from failsoft.training.rng import capture_rng, restore_rng, seed_all
+from failsoft.training.rng import restore_rng, seed_all
 from failsoft.training.sharding import has_shards
-from failsoft.training.state import FlatState, TrainingState, first_unhealthy, flatten, own_names, unflatten
+from failsoft.training.state import FlatState, TrainingState, own_names, unflatten
 from failsoft.training.state_fit import refuse_missing_moments
+from failsoft.training.together import done_by_all, judged_together, keepable, taken_apart
 
 __all__ = [
     "Checkpoints",
@@ -47,14 +49,8 @@ __all__ = [
     "versions",
 ]
 
-Deliver = Callable[[Path | None, Mapping[str, float]], None]
-"""Told of each published checkpoint: on all ranks together; its folder on rank 0, unless it lies remotely alone."""
 _LAST_WAIT_S = 60.0
 """How long a run that ends before its time waits for a checkpoint on its way; a finished run has waited already."""
-
-
-def deliver_here(_published: Path | None, _metrics: Mapping[str, float]) -> None:
-    """Tell nobody."""
 
 
 @dataclass(kw_only=True)
@@ -88,6 +84,7 @@ class Checkpoints:
         self._shards = ShardSaving(
             writer=self._writer, ranks=self.ranks, identity=self.identity, ledger=self.ledger, mirror=self.mirror
         )
+        self._whole = WholeSaving(writer=self._writer, ranks=self.ranks, identity=self.identity)
         self._trouble = StorageTrouble(ledger=self.ledger)
         self._withdrawal = Withdrawal(
             self.store, self.ledger, mirrored=self.mirror is not None, landed=self._shards.landed
@@ -120,26 +117,17 @@ class Checkpoints:
         Returns:
             False when the state is ill on any rank and is withheld; the ledger says so.
         """
-        flat = flatten(state)
-        if not judged:
-            ill = first_unhealthy(flat.tensors)
-            if any_rank(self.ranks, ill is not None):
-                said = f"{ill or 'a tensor of another rank'} is not finite"
-                self._tell("checkpoint_withheld", said, flat, tensor=ill)
-                return False
+        flat, ill = (keepable(self.ranks, state), None) if judged else judged_together(self.ranks, state)
+        if ill is not None:
+            self._tell("checkpoint_withheld", f"{ill} is not finite", flat, tensor=ill)
+            return False
         ticket = ticket_of(flat, metrics, self.identity)
         refused = self._withdrawal.refused() if self.ranks.rank == 0 else None
         if flat.shards:
             self._shards.submit(flat, ticket, own=own_names(state), refused=refused)
-            self.look()
-            return True
-        generators = [json.loads(text) for text in self.ranks.gather(json.dumps(capture_rng()))]
-        if self.ranks.rank == 0:
-            if refused is None:
-                self._writer.offer(ticket, flat.tensors, small_part(flat, self.identity, generators))
-            else:
-                self._writer.fail(ticket, refused)
-            self.look()
+        else:
+            self._whole.submit(flat, ticket, refused=refused)
+        self.look()
         return True
 
     def look(self) -> None:
@@ -154,9 +142,11 @@ class Checkpoints:
                 metrics = ticket.meta.get("metrics") or {}
                 self._unshared.append({"name": ticket.name, "position": ticket.position, "metrics": metrics})
                 if self.mirror is not None:
+                    tell_of_copy(self.deliver, news)
                     self.mirror.offer(ticket)
         for news in [] if self.mirror is None else self.mirror.look():
             self._record(news)
+            tell_of_copy(self.deliver, news)
 
     def tend(self, state: TrainingState) -> str | None:
         """Let all ranks know what was published since; to be called now and then, between steps.
@@ -171,11 +161,11 @@ class Checkpoints:
         return self.trouble
 
     def _prepare(self, state: TrainingState) -> None:
-        sharded = has_shards(state.model)
-        if sharded or self.ranks.rank == 0:
-            flat = flatten(state)
-            tensors = self._shards.written(flat, own=own_names(state)) if sharded else flat.tensors
-            self._writer.prepare(tensors, scalars_bytes=len(small_part(flat, self.identity, [])))
+        flat, _problem = taken_apart(state)  # a problem is told by the first checkpoint, on all ranks
+        if flat is not None and flat.shards:
+            self._shards.prepare(flat, own=own_names(state))
+        elif flat is not None:
+            self._whole.prepare(flat)
 
     def settle(self, *, within_s: float | None = None) -> None:
         """Wait until nothing is on its way (or the time is over), and let all ranks know what became of it."""
@@ -250,12 +240,9 @@ class Checkpoints:
             if before_step is None:
                 seed_all(seed, rank=self.ranks.rank, position=0)
             return None
-        flat = read_state(artifact, state, self.ranks, convert=self.convert)
+        flat = done_by_all(self.ranks, lambda: self._taken_on(artifact, state, keep_counts=keep_counts))
         self._apart.forget()
         generators = flat.scalars["rng"]
-        refuse_other_run(artifact.name, flat.scalars["identity"], self.identity)
-        refuse_missing_moments(state.optimizer, flat.tensors, promised=flat.scalars["optimizer_tensors"])
-        unflatten(flat, state, with_breaker=not keep_counts, convert=self.convert)
         self._tell_versions(flat)
         if len(generators) == self.ranks.world:
             restore_rng(generators[self.ranks.rank])
@@ -265,6 +252,14 @@ class Checkpoints:
         self._writer.parent, self.position = artifact.name, state.position
         self._finder.catch_up(artifact)
         return Restored(name=artifact.name, position=state.position, step=state.step)
+
+    def _taken_on(self, artifact: Artifact, state: TrainingState, *, keep_counts: bool) -> FlatState:
+        """Read by this rank alone, and put into the live parts."""
+        flat = read_state(artifact, state, self.ranks, convert=self.convert)
+        refuse_other_run(artifact.name, flat.scalars["identity"], self.identity)
+        refuse_missing_moments(state.optimizer, flat.tensors, promised=flat.scalars["optimizer_tensors"])
+        unflatten(flat, state, with_breaker=not keep_counts, convert=self.convert)
+        return flat
 
     def _share(self) -> None:
         self.look()

@@ -9,6 +9,7 @@ up. Whatever happens here, the checkpoints that are published stand.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +30,8 @@ from failsoft.training.checkpoints.writer_slot import Slot, Slots
 from failsoft.training.checkpoints.writer_stage import MOVES, Stage
 
 _WAIT_STEP_S = 1.0
+Rules = Sequence[Last | Best | Every]
+_NEWEST: Rules = (Last(),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +57,7 @@ class CheckpointWriter:
         self,
         store: ArtifactStore,
         *,
-        rules: Sequence[Last | Best | Every] = (Last(),),
+        rules: Rules = _NEWEST,
         clock: Clock | None = None,
         policy: WriterPolicy | None = None,
         start: Callable[[], Link] | None = None,
@@ -70,7 +73,7 @@ class CheckpointWriter:
         self._life = Lifecycle(MOVES, Stage.ABSENT)
         self._writing: _Task | None = None
         self._waiting: _Task | None = None
-        self._slots = Slots(shared=start is not None)
+        self.slots = Slots(shared=start is not None)  # give_back() what was reserved and is not to be written
         self._heard_at_s = 0.0
         self._news: list[News] = []
         self.record = WriterRecord(saved_at_s=self.clock.monotonic_s())
@@ -94,7 +97,7 @@ class CheckpointWriter:
     def held_bytes(self) -> int:
         """Memory that waits to be written, or to be filled again."""
         tasks = [task for task in (self._writing, self._waiting) if task is not None]
-        return self._slots.held_bytes + sum(task.slot.held_bytes for task in tasks)
+        return self.slots.held_bytes + sum(task.slot.held_bytes for task in tasks)
 
     def hopeless(self) -> str | None:
         """Why the run must not go on unsaved, or None."""
@@ -102,23 +105,35 @@ class CheckpointWriter:
 
     def prepare(self, tensors: Mapping[str, Tensor], *, scalars_bytes: int) -> None:
         """Make the memory and start the process ahead of time, so that the first checkpoint waits for neither."""
-        try:
+        with suppress(OSError):  # what is refused now is tried again, and told, when it is needed
             if not self.busy:
-                self._slots.give_back(self._slots.take(tensors, scalars_bytes))
+                self.slots.give_back(self.slots.take(tensors, scalars_bytes))
             self._ensure_link()
-        except OSError:  # what is refused now is tried again, and told, when it is needed
-            return
 
     def offer(self, ticket: Ticket, tensors: Mapping[str, Tensor], scalars: bytes) -> None:
         """Copy a state and hand it over; it is published when :meth:`look` says so."""
         self._hear()
         self._replace_waiting()
         try:
-            slot = self._slots.take(tensors, len(scalars))
-            slot.fill(tensors, scalars, Stamp(position=ticket.position, step=ticket.step))
+            slot = self.slots.take(tensors, len(scalars))
+            slot.copy(tensors)
         except OSError as error:
             self.fail(ticket, f"no memory to hold it until it is written: {error}")
             return
+        self.hand_over(ticket, slot, scalars)
+
+    def reserve(self, tensors: Mapping[str, Tensor], scalars_bytes: int) -> Slot | None:
+        """Memory to copy a state into, which is then handed over or let be; None while a checkpoint waits already.
+
+        Raises:
+            OSError: no memory.
+        """
+        self._hear()
+        return None if self.full else self.slots.take(tensors, scalars_bytes)
+
+    def hand_over(self, ticket: Ticket, slot: Slot, scalars: bytes) -> None:
+        """Have it written that was copied into this memory; nothing may wait already."""
+        slot.seal(scalars, Stamp(position=ticket.position, step=ticket.step))
         task = _Task(ticket=ticket, slot=slot)
         if self._writing is None:
             self._begin(task)
@@ -152,7 +167,7 @@ class CheckpointWriter:
         if link is not None:
             link.close(self._policy.patience_s)
             self._life.move(Stage.ABSENT, why="closed")
-        self._slots.close()
+        self.slots.close()
 
     def _hurry(self) -> None:
         """Somebody waits for what is being written now."""
@@ -162,7 +177,7 @@ class CheckpointWriter:
     def _replace_waiting(self) -> None:
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
-            self._slots.give_back(waiting.slot)
+            self.slots.give_back(waiting.slot)
             why = "the one before it is still being written: the storage is slower than the schedule"
             self.leave_out(waiting.ticket, why)
 
@@ -196,8 +211,7 @@ class CheckpointWriter:
         return self._link
 
     def _order(self, task: _Task) -> Order:
-        slot, rules = task.slot, tuple(self._rules)
-        return order_for(task.ticket, self.store, sizes=slot.sizes, parent=self.parent, rules=rules)
+        return order_for(task.ticket, self.store, sizes=task.slot.sizes, parent=self.parent, rules=tuple(self._rules))
 
     def _hear(self, *, wait_s: float = 0.0) -> None:
         """Take in what the writer says; with ``wait_s``, wait so long for the first word."""
@@ -217,44 +231,34 @@ class CheckpointWriter:
             return
         self._life.move(Stage.READY, why=str(message["say"]))
         if message["say"] == "written":
-            written = Written(
-                size_bytes=int(message["bytes"]),
-                removed=tuple(message["removed"]),
-                unpruned=str(message["unpruned"]),
-            )
-            self._published(task, written, took_s=float(message["took_s"]))
+            self._published(task, Written.heard(message), took_s=float(message["took_s"]))
         else:
             self.fail(task.ticket, str(message["why"]))
         self._settled(task)
 
     def _lost(self, why: str) -> None:
-        if self._link is not None:
-            self._link.stop()
-            self._link = None
-        self._life.move(Stage.ABSENT, why=why)
+        self._stop_link(why)
         self.record = replace(self.record, lost_writers=self.record.lost_writers + 1)
         task = self._writing
         if task is None:
             return
-        last = task.losses > 0
-        mend = "this process writes it" if last else "another writer is started for it"
+        mend = "this process writes it" if task.losses else "another writer is started for it"
         self._tell(NewsKind.LOST, f"{why}; {mend}", task.ticket)
-        again = replace(task, losses=task.losses + 1)
-        if last:
-            self._write_here(again)
-        else:
-            self._begin(again)
+        (self._write_here if task.losses else self._begin)(replace(task, losses=task.losses + 1))
 
     def _give_up(self, why: str) -> None:
         """Kill the writer and drop its work. Not written here instead: what hangs there would hang here."""
-        if self._link is not None:
-            self._link.stop()
-            self._link = None
-            self._life.move(Stage.ABSENT, why=why)
+        self._stop_link(why)
         if self._writing is not None:
             task = self._writing
             self.fail(task.ticket, why)
             self._settled(task)
+
+    def _stop_link(self, why: str) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.stop()
+            self._life.move(Stage.ABSENT, why=why)
 
     def _write_here(self, task: _Task) -> None:
         started_s = self.clock.monotonic_s()
@@ -280,7 +284,7 @@ class CheckpointWriter:
 
     def _settled(self, task: _Task) -> None:
         self._writing = None
-        self._slots.give_back(task.slot)
+        self.slots.give_back(task.slot)
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             self._begin(waiting)
@@ -290,11 +294,7 @@ class CheckpointWriter:
 
 
 def writer_behind(
-    store: ArtifactStore,
-    clock: Clock,
-    *,
-    rules: Sequence[Last | Best | Every] = (Last(),),
-    policy: WriterPolicy | None = None,
+    store: ArtifactStore, clock: Clock, *, rules: Rules = _NEWEST, policy: WriterPolicy | None = None
 ) -> CheckpointWriter:
     """A writer in a process of its own: what a run uses."""
     return CheckpointWriter(store, rules=rules, clock=clock, policy=policy, start=ProcessLink)

@@ -95,6 +95,12 @@ class Written:
     unpruned: str = ""
     """Why not all of them could be removed; empty when they could."""
 
+    @classmethod
+    def heard(cls, message: Mapping[str, Any]) -> Written:
+        """As the writer's process says it."""
+        removed = tuple(message["removed"])
+        return cls(size_bytes=int(message["bytes"]), removed=removed, unpruned=str(message["unpruned"]))
+
     def told(self, took_s: float) -> dict[str, Any]:
         """For the ledger."""
         data: dict[str, Any] = {"bytes": self.size_bytes, "took_s": round(took_s, 3)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from failsoft.training.ranks import Ranks
+from failsoft.training.ranks import Hear, Ranks, gather_ahead
 from failsoft.training.survival.notice import Notice
 
 _MAX_NUMBERS = 4096
@@ -39,6 +39,10 @@ class NoticedRanks:
     def gather(self, text: str) -> list[str]:
         """Everybody's text, by rank."""
         return self._ranks.gather(text)
+
+    def gather_ahead(self, text: str) -> Hear:
+        """Begin to gather everybody's text."""
+        return gather_ahead(self._ranks, text)
 
     def broadcast_(self, values: torch.Tensor, source: int) -> torch.Tensor:
         """Give ``values`` the bytes that they have on rank ``source``."""
