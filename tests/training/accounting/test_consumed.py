@@ -241,6 +241,23 @@ def test_epochs_whose_record_the_disk_refused_are_not_judged(tmp_path: Path, mon
     assert len(group.lost) == 1
 
 
+def test_what_a_disk_refused_down_to_the_last_word_of_it_is_not_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = Group(tmp_path, 0).work(8).save()
+
+    def full(*_given: object) -> int:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        group.work(14).save().end()  # neither records, nor the mark, nor the note that they are missing
+    Group(tmp_path, 14).work(18).end()
+    found = verify(tmp_path)
+    assert [epoch.judged for epoch in found.epochs] == [True, False, False]
+    assert found.sound
+
+
 def test_a_run_without_a_record_says_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(ArtifactMissingError, match="record_consumed"):
         verify(tmp_path)

@@ -120,7 +120,19 @@ def forgotten(run_folder: Path, reach: Reach, span: range) -> bool:
     lines = _json_lines(run_folder / CONSUMED_FOLDER / FORGOTTEN_NAME)
     names = [str(line.get("file", "")).rpartition("/") for line in lines]
     of_it = [name for folder, _, name in names if folder == reach.generation.folder.name]
-    return any(_overlaps(name, span) for name in of_it)
+    return any(_overlaps(name, span) for name in of_it) or _broke_off(reach, span)
+
+
+def _broke_off(reach: Reach, span: range) -> bool:
+    """Whether the record ends in the span, before the place where the next generation went on.
+
+    No mark says then that this place was ever reached, though each is left before its state is kept: the disk refused
+    marks and records alike, and the word of it, too.
+    """
+    if reach.before is None:
+        return False
+    recorded = min(reach.generation.last_position(rank) for rank in range(reach.generation.world)) + 1
+    return max(recorded, span.start) < min(reach.before, span.stop)
 
 
 def read_records(path: Path) -> Iterator[Record]:
