@@ -1,0 +1,1 @@
+"""Drills of train scripts, on fakes and on small scripts of the tests."""
