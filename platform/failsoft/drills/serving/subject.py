@@ -23,7 +23,6 @@ from failsoft.health.clock import Clock
 from failsoft.health.ledger import read_ledger
 
 _MOST_WORDS = 8
-_QUIET = frozenset({"rollout_started", "release_published"})
 _BUSY = "the app was not whole before the fault, or the machine was too busy to tell: try it again, alone"
 
 
@@ -185,8 +184,7 @@ def _ledger_lines(session: Session) -> Callable[[], list[str]]:
         events = [] if path is None else read_ledger(path).events[before:]
         first: dict[str, str] = {}
         for event in events:
-            if event.kind not in _QUIET:
-                first.setdefault(event.kind, f"ledger: {event.kind} of {event.subject}: {event.why}"[:240])
+            first.setdefault(event.kind, f"ledger: {event.kind} of {event.subject}: {event.why}"[:240])
         return list(first.values())[:_MOST_WORDS]
 
     return since
