@@ -92,6 +92,18 @@ def test_an_app_is_found_by_its_path() -> None:
         app_named("serve_apps.absent:SPEC")
 
 
+def test_a_serve_config_names_an_own_app_among_the_arguments(tmp_path: Path) -> None:
+    from docs import own_model
+    from serve_apps import app
+
+    own_model.publish(tmp_path)
+    found = deployments(app({"app": "docs.own_model:config", "home": tmp_path, "gateways": 1}))
+    assert found["gateway"].num_replicas == 1
+    assert found["gateway"].init_args[0].task.quality == own_model.config.quality
+    with pytest.raises(ConfigError, match=r"docs\.absent:config can't be imported here"):
+        app({"app": "docs.absent:config", "home": tmp_path})
+
+
 def test_the_example_is_built_without_torch() -> None:
     code = "import sys, serve_apps; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
