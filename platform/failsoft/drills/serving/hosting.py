@@ -29,6 +29,8 @@ _LINGER_S = 20.0
 """What outlives the host for longer is left behind: a worker whose node is gone ends itself within seconds."""
 _LOOK_S = 0.1
 _HOST = "failsoft.drills.serving.host"
+_NICENESS = "RAY_worker_niceness"
+"""Ray's default of 15 would let the drill's own client, or anything else on the machine, starve the app that it asks."""
 _NOT_OURS = ("RAY_ADDRESS", "RAY_TMPDIR")
 """Of a Ray that runs already; the drill's is its own."""
 
@@ -210,7 +212,7 @@ def _listening(port: int) -> bool:
 
 def _environment() -> dict[str, str]:
     own = {name: value for name, value in os.environ.items() if name not in _NOT_OURS}
-    return own | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    return {_NICENESS: "0"} | own | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 
 
 def _tail(log: Path) -> str:
