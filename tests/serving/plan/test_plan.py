@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from itertools import pairwise
@@ -93,6 +94,12 @@ def test_a_plan_survives_json(stage: Stage, share: float, remaining: float | Non
     live = stage in {Stage.SERVING, Stage.CANARY, Stage.RAMP_20, Stage.RAMP_50}
     before = replace(plan(share if live else 0.0, stage=stage), forced_remaining_s=remaining, why=why)
     assert RoutingPlan.from_json(before.to_json()) == before
+
+
+def test_what_a_later_version_adds_to_a_plan_is_passed_over_by_this_one() -> None:
+    before = plan()
+    later = json.dumps(before.as_json() | {"colour_of_the_sky": "blue"})
+    assert RoutingPlan.from_json(later) == before
 
 
 @pytest.mark.parametrize("share", [math.nan, math.inf, -0.1, 1.1])

@@ -47,6 +47,18 @@ def test_everything_survives_storage(tmp_path: Path) -> None:
     assert stored(tmp_path) == FULL
 
 
+def test_a_state_that_a_later_version_wrote_is_read_without_what_it_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added = FULL.as_json() | {"added_later": [1, 2]}
+    added["plan"] |= {"added_to_the_plan": 1.5}
+    monkeypatch.setattr(RolloutState, "as_json", lambda _state: added)
+    PlanStore(tmp_path).save(FULL)
+    monkeypatch.undo()
+    assert "added_later" in newest_file(tmp_path).read_text("utf-8")
+    assert stored(tmp_path) == FULL
+
+
 def test_the_last_of_many_writes_is_the_truth_and_only_two_files_stay(tmp_path: Path) -> None:
     store = PlanStore(tmp_path)
     for epoch in range(1, 12):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Any
@@ -138,7 +138,7 @@ class RoutingPlan:
         """Read a plan.
 
         Raises:
-            ConfigError: not a plan, with fields missing or unknown, or one that can't be followed.
+            ConfigError: not a plan, with fields missing, or one that can't be followed.
         """
         try:
             return cls.of(json_value(text))
@@ -147,17 +147,26 @@ class RoutingPlan:
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> RoutingPlan:
-        """The plan in plain values, as :meth:`as_json` gives them; raises what a wrong value raises."""
-        fields = dict(body)
-        stand_in = fields.pop("stand_in")
+        """The plan in plain values, as :meth:`as_json` gives them in any version; raises what a wrong value raises."""
+        values = known_fields(cls, body)
+        stand_in = values.pop("stand_in")
         return cls(
-            stage=Stage(fields.pop("stage")),
-            subject=Colour(fields.pop("subject")),
+            stage=Stage(values.pop("stage")),
+            subject=Colour(values.pop("subject")),
             stand_in=None if stand_in is None else Colour(stand_in),
-            releases={Colour(name): release for name, release in fields.pop("releases").items()},
-            load_generation={Colour(name): int(number) for name, number in fields.pop("load_generation").items()},
-            **fields,
+            releases={Colour(name): release for name, release in values.pop("releases").items()},
+            load_generation={Colour(name): int(number) for name, number in values.pop("load_generation").items()},
+            **values,
         )
+
+
+def known_fields(of: type[Any], body: Mapping[str, Any]) -> dict[str, Any]:
+    """What this version knows of plain values; the others come from an earlier or a later one.
+
+    While an app is upgraded both run; after an upgrade that was taken back the older one reads what the newer wrote.
+    """
+    known = {field.name for field in fields(of)}
+    return {name: value for name, value in body.items() if name in known}
 
 
 def choose_arm(plan: RoutingPlan, key: str) -> Arm:

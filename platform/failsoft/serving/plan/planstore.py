@@ -24,7 +24,7 @@ from failsoft.artifacts.manifest import digest_bytes
 from failsoft.artifacts.store import write_durably
 from failsoft.errors import FailsoftError, PlanOvertakenError, PlanStoreError
 from failsoft.health.json_object import json_value
-from failsoft.serving.plan.plan import RoutingPlan
+from failsoft.serving.plan.plan import RoutingPlan, known_fields
 from failsoft.serving.rollout.evidence import Counts
 
 FORMAT = 1
@@ -73,9 +73,8 @@ class RolloutState:
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> RolloutState:
-        """Read what :meth:`as_json` gave; raises what a wrong value raises."""
-        fields = dict(body)
-        fields.pop("kept_stand_in", None)  # an older version wrote it
+        """Read what :meth:`as_json` gave, here or in another version; raises what a wrong value raises."""
+        fields = known_fields(cls, body)
         return cls(plan=RoutingPlan.of(fields.pop("plan")), counts=Counts.of(fields.pop("counts")), **fields)
 
 
