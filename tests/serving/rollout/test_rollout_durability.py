@@ -10,8 +10,9 @@ import pytest
 from failsoft.errors import ConfigError, PlanStoreError
 from failsoft.health.clock import ManualClock
 from failsoft.serving.plan.plan import RoutingPlan, Stage
+from failsoft.serving.plan.planstore import RolloutState
 from failsoft.serving.rollout.stages import NEXT, ON_TRIAL, WATCHED
-from tests.serving.worlds import World, quick_policy, world_at
+from tests.serving.worlds import MemoryStore, World, quick_policy, world_at
 
 STEPS_UP = [Stage.SHADOW, *NEXT.values()]
 
@@ -87,6 +88,22 @@ def test_evidence_and_elapsed_time_survive_a_restart() -> None:
     after = world.rollout.status()["evidence"]
     assert after["active_s"] >= before["active_s"] - 1.5
     assert after["in_stage"][1] >= before["in_stage"][1] - 3
+
+
+@pytest.mark.parametrize(("save_s", "at_most"), [(0.0, 61), (0.5, 8), (5.0, 2)])
+def test_the_slower_the_disk_the_less_often_counts_are_stored_for_all_gateways_wait_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, save_s: float, at_most: int
+) -> None:
+    world, save = world_at(Stage.SERVING), MemoryStore.save
+
+    def slow(store: MemoryStore, state: RolloutState) -> None:
+        world.clock.advance(save_s)
+        save(store, state)
+
+    monkeypatch.setattr(MemoryStore, "save", slow)
+    before = world.store.saves
+    world.run(60.0, good=1)
+    assert 1 <= world.store.saves - before <= at_most
 
 
 @pytest.mark.parametrize("stage", Stage)

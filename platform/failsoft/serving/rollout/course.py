@@ -46,6 +46,7 @@ class Course:
         self._clock, self._rng = clock, rng
         self.policy, self.around = policy, around
         self.now_s = self.kept_s = self.shaped_s = clock.monotonic_s()
+        self.keep_took_s = 0.0
         self.durable = DurablePlan(store, around, release=release)
         self.gather = Gatherer(
             self._health(), max_gap_s=policy.max_gap_s, counts=self.durable.state.counts, signals=self._signals()
@@ -101,8 +102,10 @@ class Course:
 
     def keep(self, state: RolloutState) -> None:
         """Store what is no part of the plan, under the same plan. Raises as :meth:`go` does."""
+        began_s = self._clock.monotonic_s()
         self.durable.keep(state)
         self.kept_s = self._clock.monotonic_s()
+        self.keep_took_s = self.kept_s - began_s
 
     def fall(self, why: str) -> None:
         """The subject loses all trust; a release on trial that did so too often is given up. Raises as :meth:`go`."""

@@ -15,6 +15,8 @@ from failsoft.serving.rollout.judgement import Action, Decision, Evidence, answe
 from failsoft.serving.rollout.shaping import Situation, shape_of
 
 _NEEDS_S = 1.0
+_KEEP_REST = 20.0
+"""Storing takes a twentieth of the controller's time at most, whatever the disk."""
 
 
 class Pacer:
@@ -39,9 +41,9 @@ class Pacer:
             self._judge()
 
     def keep(self) -> None:
-        """Store timers and counts every so often."""
+        """Store timers and counts every so often; on slow storage less often, since all gateways wait meanwhile."""
         course = self._course
-        if course.now_s - course.kept_s >= course.policy.keep_every_s:
+        if course.now_s - course.kept_s >= max(course.policy.keep_every_s, _KEEP_REST * course.keep_took_s):
             course.keep(course.state)
 
     def decide(self) -> Decision:

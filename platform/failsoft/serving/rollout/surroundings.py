@@ -57,7 +57,7 @@ class HomeSurroundings:
 
     def __init__(self, home: Home, clock: Clock, on_plan: Callable[[RoutingPlan], None]) -> None:
         self._releases = home.releases(clock).root
-        self._ledger = Ledger(home.ledger, clock, side=Side.SERVING, subject="rollout")
+        self._ledger = Ledger(home.ledger, clock, side=Side.SERVING, subject="rollout", patient=False)
         self._clock = clock
         self._on_plan = on_plan
         self._baselines: dict[str, tuple[Baseline | None, float]] = {}
