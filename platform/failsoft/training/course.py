@@ -14,6 +14,7 @@ from failsoft.errors import ConfigError
 from failsoft.training.batches import GlobalBatches
 from failsoft.training.letters.requeue import read_requeue
 from failsoft.training.ranks import Ranks, from_rank_zero
+from failsoft.training.together import done_by_all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ class Course:
     @classmethod
     def of(cls, batches: GlobalBatches, planned: int, *, run_folder: Path, ranks: Ranks) -> Course:
         """The course as the list stands now; rank 0 reads it for all, so that nobody trains on a longer one."""
-        entries = read_requeue(run_folder) if ranks.rank == 0 else ()
+        entries = done_by_all(ranks, lambda: read_requeue(run_folder) if ranks.rank == 0 else ())
         said = json.dumps([[list(entry.sample_indices), len(entry.without)] for entry in entries])
         heard = json.loads(from_rank_zero(ranks, said))
         return cls(

@@ -167,6 +167,21 @@ def test_damage_that_any_rank_finds_in_its_share_of_the_files_is_put_aside_for_a
     assert [one.name[:21] for one in (tmp_path / "checkpoints" / "quarantine").iterdir()] == ["position-000000000002"]
 
 
+def test_damage_that_the_disk_does_not_let_be_put_aside_is_passed_over_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = Pair(shared(tmp_path))
+    for position in (1, 2):
+        pair.submit(position)
+    (tmp_path / "checkpoints" / "position-000000000002" / "shard-00001-of-00002.safetensors").write_bytes(b"torn")
+
+    def refuse(path: Path, _target: Path) -> Path:
+        raise OSError(errno.EROFS, "read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    assert found_by(pair) == ["position-000000000001"] * 2
+
+
 def test_a_shard_that_is_gone_or_a_file_that_came_later_is_damage_too(tmp_path: Path) -> None:
     pair = Pair(shared(tmp_path))
     for position in (1, 2, 3):
@@ -189,6 +204,24 @@ def test_a_file_that_can_t_be_read_just_now_is_no_damage(tmp_path: Path, monkeyp
     assert all("rank 1: " in str(error) and "mend its mount" in str(error) for error in told)
     monkeypatch.undo()
     assert found_by(pair) == ["position-000000000001"] * 2
+
+
+def test_a_rank_whose_mount_is_stale_counts_as_one_that_does_not_see_the_storage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair, is_dir, stale = Pair(shared(tmp_path)), Path.is_dir, threading.local()
+
+    def seen(path: Path) -> bool:
+        if path.name.startswith(".shards-") and getattr(stale, "here", False):
+            raise OSError(errno.ESTALE, "stale file handle")
+        return is_dir(path)
+
+    def find(rank: int, one: ShardSaving) -> None:
+        stale.here = rank == 1
+        one.find_meeting()
+
+    monkeypatch.setattr(Path, "is_dir", seen)
+    assert all("rank 1 on" in str(error) for error in pair.both(find))
 
 
 def damage_of(saving: ShardSaving) -> str:

@@ -34,7 +34,6 @@ from failsoft.training.ranks import Ranks, any_rank, from_rank_zero
 
 SUCCESSION_S = 30.0
 """How long a new attempt lets the writer of the one before finish: it may be about to publish what else is repeated."""
-
 MEET_EVERY_S = 15.0
 
 
@@ -91,6 +90,7 @@ class Finder:
     """On all ranks, or on none."""
     uncopied: bool = field(default=False, init=False)
     """The start of the run found one that is not known to be on the remote store."""
+    _damaged: set[str] = field(default_factory=set, init=False)
 
     def newest(self, before_step: int | None) -> Artifact | None:
         """The same checkpoint on all ranks, verified on each; None when there is none. All ranks call it together.
@@ -118,15 +118,15 @@ class Finder:
             damage = "" if found is None else damage_in_shards(found, self.ranks)
             if not damage:
                 return found
-            if self._leads:  # with the next round it is out of the way
+            if self._leads:  # with the next round it is out of the way, also where the disk refuses to move it
+                self._damaged.add(choice.digest)
                 self.store.put_aside(choice.name, damage, on_damage=self._tell_damage)
 
     def catch_up(self, artifact: Artifact | None) -> None:
         """Have it copied if the remote store is not known to have it, whatever the run goes on from."""
         if artifact is not None and self.uncopied and self.mirror is not None and self._leads:
             meta, position = artifact.manifest.meta, int(position_of(artifact.manifest))
-            step = int(meta.get("step", 0))
-            self.mirror.offer(Ticket(name=artifact.name, position=position, step=step, meta=meta))
+            self.mirror.offer(Ticket(name=artifact.name, position=position, step=int(meta.get("step", 0)), meta=meta))
 
     @property
     def _leads(self) -> bool:
@@ -144,7 +144,7 @@ class Finder:
                 sweep_left(self.store.root)
             search.artifact = self.store.newest(
                 order=position_of,
-                accept=_acceptable(before_step),
+                accept=_acceptable(float("inf") if before_step is None else before_step, self._damaged),
                 on_damage=self._tell_damage,
                 unread=is_in_shards,
             )
@@ -293,8 +293,8 @@ class Finder:
         self.ledger.record("checkpoint_quarantined", why, name=name)
 
 
-def _acceptable(before_step: int | None) -> Callable[[Manifest], bool]:
+def _acceptable(below: float, damaged: set[str]) -> Callable[[Manifest], bool]:
     def accept(manifest: Manifest) -> bool:
-        return is_healthy(manifest) and (before_step is None or float(manifest.meta.get("step", 0)) < before_step)
+        return is_healthy(manifest) and manifest.digest not in damaged and float(manifest.meta.get("step", 0)) < below
 
     return accept

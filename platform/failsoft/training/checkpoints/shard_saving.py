@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from socket import gethostname
 from typing import Any
 
@@ -121,8 +122,8 @@ class ShardSaving:
         if self.ranks.rank == 0:
             with suppress(OSError):  # a disk that refuses is told of by the checkpoints
                 (root / name).mkdir(parents=True)
-        made = from_rank_zero(self.ranks, "yes" if (root / name).is_dir() else "") == "yes"
-        told = self.ranks.gather("" if not made or (root / name).is_dir() else gethostname())
+        made = from_rank_zero(self.ranks, "yes" if _is_seen(root / name) else "") == "yes"
+        told = self.ranks.gather("" if not made or _is_seen(root / name) else gethostname())
         if self.ranks.rank == 0:
             with suppress(OSError):
                 (root / name).rmdir()
@@ -217,6 +218,13 @@ class ShardSaving:
                     staging = Staging(root=self.writer.store.root, name=name, place=place)
                     if rank and staging.folder.is_dir():
                         staging.note_failure(rank, why)
+
+
+def _is_seen(folder: Path) -> bool:
+    try:
+        return folder.is_dir()
+    except OSError:  # a mount that is stale or forbidden here: the other ranks wait to hear of it
+        return False
 
 
 class _Pieces:
