@@ -27,21 +27,28 @@ ALLOWED: Mapping[str, Allowance] = {
     "ports": Allowance(share=0.05, at_least=2.0),
 }
 ROLE = Allowance(share=0.10, at_least=32e6)
+COMES_AND_GOES = frozenset({"IDLE", "setup_worker.py"})
+"""Ray's own workers in waiting."""
 _LONG_LIVED = 0.5
 """A role is judged by itself when it was there at so many of the looks."""
 
 
 def leaks(soaked: Soaked) -> list[Judged]:
-    """All series of the whole family, then the memory of the largest process of each role."""
-    begin_s = WARM_UP * soaked.minutes * 60.0
-    looks = [look for look in soaked.looks if look.at_s >= begin_s]
+    """All series of the whole family, then the memory of the largest process of each role.
+
+    The whole is judged by the moments at which all were there who mostly are: else each death would be a fall, and each
+    return a leak.
+    """
+    looks = [look for look in soaked.looks if look.at_s >= WARM_UP * soaked.minutes * 60.0]
     at_s = [look.at_s for look in looks]
-    found = [
-        judge(name, at_s, [look.total(name) for look in looks], allowance=ALLOWED[name], rng=chance(soaked))
-        for name in SERIES
-    ]
     there = Counter(role for look in looks for role in look.roles)
-    for role in sorted(role for role, count in there.items() if count >= _LONG_LIVED * len(looks)):
+    mostly = sorted(role for role, count in there.items() if count >= _LONG_LIVED * len(looks))
+    expected = frozenset(mostly) - COMES_AND_GOES
+    found = []
+    for name in SERIES:
+        values = [look.total(name) if expected <= look.roles else math.nan for look in looks]
+        found.append(judge(name, at_s, values, allowance=ALLOWED[name], rng=chance(soaked)))
+    for role in mostly:
         values = [look.of_role(role) for look in looks]
         found.append(judge(f"memory of {role}", at_s, values, allowance=ROLE, rng=chance(soaked)))
     return found
@@ -102,7 +109,7 @@ def draw(soaked: Soaked, judged: list[Judged], path: Path) -> None:
             axes.set(ylabel=name, ylim=(0.0, 1.15 * max(values, default=1.0)))
             axes.set_title(one.in_words(), fontsize=9, loc="left")
         for axes in (answers, *series):
-            axes.axvspan(0.0, WARM_UP * soaked.minutes * 60.0, color="#eeeeee")
+            axes.axvspan(0.0, WARM_UP * soaked.minutes * 60.0, color="#999999", alpha=0.25)
             for one_fault in soaked.struck:
                 axes.axvline(one_fault.at_s, color="#b3202a", linewidth=0.5, alpha=0.5)
         series[-1].set_xlabel("seconds; a line is a fault, the grey part is not judged")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +25,7 @@ from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import each_event
 from failsoft.training.accounting.whereabouts import whereabouts
+from failsoft.training.snapshots.host_memory import HOST_MEMORY_VARIABLE
 from tests.conftest import ROOT
 from tests.drills.cluster import BIN, Head, child, free_ports, ray_head, run, wait_until
 from tests.drills.serving_support import Reply, Traffic
@@ -139,10 +142,9 @@ def _answers(url: str, process: subprocess.Popen[bytes], log: Path) -> bool:
 def soak(folder: Path, *, minutes: float, seed: int) -> Soaked:
     """The whole of it; ``folder`` is empty."""
     home, family = Home.find(folder / "home"), Family(os.getpid())
-    in_memory = _in_memory()
     publish_tiny(home)
     soaked = Soaked(seed=seed, minutes=minutes, began_s=time.monotonic())
-    with ray_head(home.root, num_cpus=_CPUS) as head:
+    with own_memory() as memory, ray_head(home.root, num_cpus=_CPUS) as head:
         with serving(head, home, folder / "serve.log") as url:
             training = Training(head, home.root, folder / "training.log")
             training.keep_going()
@@ -155,9 +157,22 @@ def soak(folder: Path, *, minutes: float, seed: int) -> Soaked:
                 soaked.left_with = training.leave()
                 soaked.restarts_by_hand = training.restarts
         _account(soaked, home)
+        soaked.left_in_memory = tuple(sorted(path.name for path in memory.rglob("*") if path.is_file()))
     soaked.left = _left(family)
-    soaked.left_in_memory = tuple(sorted(_in_memory() - in_memory))
     return soaked
+
+
+@contextmanager
+def own_memory() -> Iterator[Path]:
+    """A folder in the host's memory for this soak's snapshots alone; other runs of this machine have theirs."""
+    folder = Path(tempfile.mkdtemp(prefix="failsoft-soak-", dir="/dev/shm"))
+    before = os.environ.get(HOST_MEMORY_VARIABLE)
+    os.environ[HOST_MEMORY_VARIABLE] = str(folder)
+    try:
+        yield folder
+    finally:
+        os.environ.pop(HOST_MEMORY_VARIABLE) if before is None else os.environ.update({HOST_MEMORY_VARIABLE: before})
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _under_faults(soaked: Soaked, striker: Striker, family: Family, training: Training) -> None:
@@ -207,12 +222,6 @@ def _left(family: Family) -> tuple[str, ...]:
     while _others(family) and time.monotonic() < until_s:
         time.sleep(0.2)
     return tuple(sorted(f"{one.pid} {one.title[:120]}" for one in _others(family)))
-
-
-def _in_memory() -> set[str]:
-    """What lies in the host's memory by failsoft's own names."""
-    folder = Path("/dev/shm")
-    return {path.name for path in folder.iterdir() if "failsoft" in path.name} if folder.is_dir() else set()
 
 
 def chance(soaked: Soaked) -> random.Random:

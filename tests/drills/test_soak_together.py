@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -29,9 +30,12 @@ DECIDES = 10.0
 def soaked(tmp_path_factory: pytest.TempPathFactory) -> Soaked:
     seed = int(os.environ.get("FAILSOFT_DRILL_SEED") or random.SystemRandom().randrange(10**6))
     print(f"\nFAILSOFT_DRILL_SEED={seed} FAILSOFT_SOAK_MINUTES={MINUTES:g}")
-    found = soak(tmp_path_factory.mktemp("soak"), minutes=MINUTES, seed=seed)
+    folder = tmp_path_factory.mktemp("soak")
+    found = soak(folder, minutes=MINUTES, seed=seed)
     judged = leaks(found)
     OUT.mkdir(parents=True, exist_ok=True)
+    for kept in ("home/ledger.jsonl", "serve.log", "training.log"):
+        shutil.copy(folder / kept, OUT)
     (OUT / "soak.json").write_text(json.dumps(as_json(found, judged), indent=1), "utf-8")
     draw(found, judged, OUT / "soak.png")
     for one in judged:
