@@ -12,13 +12,16 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from failsoft.errors import ConfigError
+from failsoft.errors import ConfigError, PreemptedError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.clock import ManualClock
 from failsoft.health.ledger import Event, read_ledger
 from failsoft.training.accounting.degraded import degraded
 from failsoft.training.checkpoints.retention import Best, Last, Shelved, removable
 from failsoft.training.loop import LoopPlan, TrainLoop
+from failsoft.training.ranks import SoloRank
+from failsoft.training.survival.agreement import NoticedRanks
+from failsoft.training.survival.notice import Notice, Word
 from failsoft.training.validation import MARK, ValidationPlan, Validator
 from failsoft.training.validation_look import Share, combined, look
 from tests.training.toys import same, toy_data, toy_loop, toy_model, weights_of
@@ -71,10 +74,17 @@ def rude(model: nn.Module, _indices: NDArray[np.int64]) -> Mapping[str, float]:
     raise RuntimeError("no such file: val.txt")
 
 
-def validated(folder: Path, task: Judged, plan: ValidationPlan | None = None, *, total: int = 24) -> TrainLoop:
-    loop = toy_loop(
-        folder, plan=LoopPlan(total_batches=total, seed=3, snapshot_every_steps=4, checkpoint_every_steps=8)
-    )
+def validated(
+    folder: Path,
+    task: Judged,
+    plan: ValidationPlan | None = None,
+    *,
+    total: int = 24,
+    ranks: NoticedRanks | None = None,
+) -> TrainLoop:
+    course = LoopPlan(total_batches=total, seed=3, snapshot_every_steps=4, checkpoint_every_steps=8)
+    loop = toy_loop(folder, plan=course, ranks=ranks)
+    loop.told = loop.told if ranks is None else ranks.told
     loop.validation = Validator(
         task,
         loop.state,
@@ -93,6 +103,26 @@ def told(folder: Path, kind: str) -> list[Event]:
 def metrics_of(loop: TrainLoop) -> dict[int, dict[str, Any]]:
     shelf = loop.checkpoints.store.listing()
     return {int(one.manifest.meta["position"]): dict(one.manifest.meta["metrics"]) for one in shelf}
+
+
+def test_a_look_is_broken_off_when_its_rank_is_told_to_leave_and_what_there_is_is_saved(tmp_path: Path) -> None:
+    notice = Notice()
+
+    def hears(model: nn.Module, indices: NDArray[np.int64]) -> Mapping[str, float]:
+        notice.give(Word(why="SIGTERM to process 7"))
+        return mse(model, indices)
+
+    task = Judged(hears)
+    loop = validated(tmp_path, task, ranks=NoticedRanks(SoloRank(), notice))
+    with pytest.raises(PreemptedError, match="goes on from batch 4"):
+        loop.run()
+    assert task.sizes == [8]  # of 20 samples
+    (event,) = told(tmp_path, "validation_broken_off")
+    assert event.data["position"] == 4
+    assert metrics_of(loop)[4].keys() == {"loss", "position", "step"}
+    again = validated(tmp_path, Judged())
+    again.run()
+    assert (again.state.position, told(tmp_path, "validation_failed")) == (24, [])
 
 
 @pytest.mark.parametrize("looks", [mse, broken, rude, fits(2)])

@@ -55,6 +55,15 @@ class GathersAhead(Protocol):
         ...
 
 
+@runtime_checkable
+class MayBeAsked(Protocol):
+    """Ranks each of which may be told to leave."""
+
+    def asked(self) -> bool:
+        """Whether this very rank was; no collective, and not the same on all ranks."""
+        ...
+
+
 class SoloRank:
     """A run of one process."""
 

@@ -25,7 +25,7 @@ from failsoft.errors import ConfigError
 from failsoft.training.chronicle import Desk
 from failsoft.training.degradation import Degradation, DegradationKind, Degradations
 from failsoft.training.loading.quarantine import Gate, Quarantine
-from failsoft.training.ranks import Ranks, from_rank_zero
+from failsoft.training.ranks import MayBeAsked, Ranks, from_rank_zero
 from failsoft.training.state import TrainingState
 from failsoft.training.validation_look import Share, Validates, combined, look
 from failsoft.training.validation_plan import ValidationPlan
@@ -93,12 +93,17 @@ class Validator:
         began_s = self._desk.clock.monotonic_s()
         self._mark((self._deaths or 0) + 1)
         samples = np.arange(self._task.validation_samples, dtype=np.int64)[self._ranks.rank :: self._ranks.world]
-        plan = self._plan
-        mine = look(self._task, self._state.model, samples, batch=plan.batch, halvings=plan.halvings)
+        plan, asked = self._plan, self._ranks.asked if isinstance(self._ranks, MayBeAsked) else _never
+        mine = look(self._task, self._state.model, samples, batch=plan.batch, halvings=plan.halvings, asked=asked)
         told = [Share(**json.loads(text)) for text in self._ranks.gather(json.dumps(vars(mine)))]
         self._mark(0)
+        took_s = self._desk.clock.monotonic_s() - began_s
+        if any(share.asked for share in told):
+            why = "told to leave: what there is to save comes first"
+            self._tell("validation_broken_off", why, took_s=round(took_s, 6))
+            return {}
         found, absent = combined(told)
-        self._follow(told, found, absent, took_s=self._desk.clock.monotonic_s() - began_s)
+        self._follow(told, found, absent, took_s=took_s)
         return found
 
     def _word(self) -> str:
@@ -172,3 +177,7 @@ class Validator:
         if self._ranks.rank == 0:
             where = {"position": self._state.position, "step": self._state.step}
             self._desk.ledger.record(kind, why, **(where | data))
+
+
+def _never() -> bool:
+    return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -50,9 +50,19 @@ class Share:
     why: str = ""
     """The last failure."""
     given_up: bool = False
+    asked: bool = False
+    """It was broken off: the rank was told to leave."""
 
 
-def look(task: Validates, model: nn.Module, indices: NDArray[np.int64], *, batch: int, halvings: int) -> Share:
+def look(
+    task: Validates,
+    model: nn.Module,
+    indices: NDArray[np.int64],
+    *,
+    batch: int,
+    halvings: int,
+    asked: Callable[[], bool] = lambda: False,
+) -> Share:
     """Look at these samples. Raises nothing that the task raises, and leaves the model as it was.
 
     Args:
@@ -61,6 +71,7 @@ def look(task: Validates, model: nn.Module, indices: NDArray[np.int64], *, batch
         indices: this rank's; may be empty.
         batch: samples at a time.
         halvings: how often a failure may halve that before the look is given up.
+        asked: whether this rank was told to leave, which has no time for the rest of the look; asked between batches.
     """
     share = Share(samples=len(indices), batch=min(batch, max(1, len(indices))))
     with ExitStack() as stack:
@@ -69,7 +80,7 @@ def look(task: Validates, model: nn.Module, indices: NDArray[np.int64], *, batch
         except Exception as error:  # noqa: BLE001 -- no memory to note the buffers, say: nothing was touched, so no look
             share.failures, share.why, share.given_up = 1, _said(error), True
             return share
-        seen = _seen(task, model, indices, share, halvings)
+        seen = _seen(task, model, indices, share, halvings, asked)
     if not share.given_up:
         share.sums, share.absent = _sums(seen)
     return share
@@ -89,9 +100,19 @@ def combined(told: Sequence[Share]) -> tuple[dict[str, float], list[str]]:
 _Seen = list[tuple[int, dict[str, float]]]
 
 
-def _seen(task: Validates, model: nn.Module, indices: NDArray[np.int64], share: Share, halvings: int) -> _Seen:
+def _seen(
+    task: Validates,
+    model: nn.Module,
+    indices: NDArray[np.int64],
+    share: Share,
+    halvings: int,
+    asked: Callable[[], bool],
+) -> _Seen:
     begin, seen = 0, _Seen()
     while begin < len(indices) and not share.given_up:
+        if asked():
+            share.asked = share.given_up = True
+            return seen
         part = indices[begin : begin + share.batch]
         try:
             values = {str(name): float(value) for name, value in task.validate(model, part).items()}

@@ -60,7 +60,7 @@ BEGINNINGS = frozenset({"attempt_began", "workers_up", "run_started"})
 """Events by which a run that was over begins again."""
 BLIND = frozenset({"workers_up", "run_started"})
 """Those of them that tell neither when the death was seen nor when others were started."""
-LOOKS = frozenset({"validated", "validation_failed"})
+LOOKS = frozenset({"validated", "validation_failed", "validation_broken_off"})
 """Events of a look at the model, which took its time whatever came of it."""
 ALIVE = frozenset({"batch_refused", "rolled_back", "resumed", "checkpoint_handed_over"}) | LOOKS
 """Events of a run at work."""

@@ -48,6 +48,10 @@ class NoticedRanks:
         """Give ``values`` the bytes that they have on rank ``source``."""
         return self._ranks.broadcast_(values, source)
 
+    def asked(self) -> bool:
+        """Whether this rank was told; others may not know yet."""
+        return self._notice.heard is not None
+
     def told(self) -> str | None:
         """Why all ranks shall leave now, in this rank's words; None: go on. The same answer on all ranks, after a sum.
 
