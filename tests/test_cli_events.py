@@ -116,6 +116,8 @@ def test_words_that_a_terminal_would_obey_or_cannot_write_are_shown_in_their_cod
         (Wanted(kind="rare"), 3),
         (Wanted(side=Side.SERVING, subject="g"), 70),
         (Wanted(side=Side.TRAINING), 2),
+        (Wanted(text='"NUMBER":150'), 5),
+        (Wanted(text="ß"), 5),
         (Wanted(since_s=1_700_000_000.0 + 2 * 86_400.0), None),
         (Wanted(since_s=1_700_000_000.0 + 9 * 86_400.0, kind="rare"), 2),
     ],
@@ -155,5 +157,5 @@ def test_the_last_events_of_a_long_ledger_are_found_without_reading_all_of_it(
     monkeypatch.setattr(events_module, "parse_event", parse)
     tail, found = newest(path, Wanted(), 50)
     assert len(list(found)) == 50
-    assert 50 <= len(parsed) <= (1 << 20) // len(line) + 1
+    assert 50 <= len(parsed) <= (1 << 17) // len(line) + 1
     tail.close()

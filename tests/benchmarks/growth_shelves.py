@@ -23,6 +23,8 @@ KEPT = (10, 30, 100, 300, 1000)
 SHELVES = (100, 1_000, 10_000, 100_000)
 LEDGERS = (1_000, 10_000, 100_000, 1_000_000)
 _RUN = "run-000"
+_BEGAN_S = 1_700_000_000.0
+_NOW_S = _BEGAN_S + LEDGERS[-1]
 _EVERY = 40
 """One event in so many is of the run that is asked for."""
 
@@ -93,7 +95,7 @@ def ledger_curves(*, quick: bool) -> list[Curve]:
 
 def write_ledger(path: Path, count: int) -> None:
     """As a year would leave it, in files as they are put away when full."""
-    line_of, number, held = _line_of(), 1, bytearray()
+    line_of, number, held = _line_of(count), 1, bytearray()
     for place in range(count):
         held += line_of(place)
         if len(held) >= FULL_BYTES:
@@ -102,13 +104,13 @@ def write_ledger(path: Path, count: int) -> None:
     path.write_bytes(held)
 
 
-def _line_of() -> Callable[[int], bytes]:
+def _line_of(count: int) -> Callable[[int], bytes]:
     kinds = ("step_refused", "checkpoint_published", "trip", "stage", "gateway_looked")
 
     def line(place: int) -> bytes:
         ours = place % _EVERY == 0
         event = Event(
-            at_s=1_700_000_000.0 + place,
+            at_s=_NOW_S - count + place,
             side=Side.TRAINING if ours else Side.SERVING,
             kind="run_started" if ours and place % 10_000 == 0 else kinds[place % len(kinds)],
             subject=_RUN if ours else f"gateway-{place % 16}",
@@ -121,12 +123,12 @@ def _line_of() -> Callable[[int], bytes]:
 
 
 def _append_s(path: Path) -> float:
-    ledger = Ledger(path, ManualClock(), side=Side.SERVING, subject="gateway-1")
+    ledger = Ledger(path, ManualClock(wall_s=_NOW_S), side=Side.SERVING, subject="gateway-1")
     return cpu_s(lambda: ledger.record("trip", "one more", position=1), times=9, calls=20)
 
 
 def _tail_s(path: Path) -> float:
-    ledger, tail = Ledger(path, ManualClock(), side=Side.SERVING, subject="gateway-1"), Tail(path)
+    ledger, tail = Ledger(path, ManualClock(wall_s=_NOW_S), side=Side.SERVING, subject="gateway-1"), Tail(path)
     tail.skip()
 
     def one_more() -> None:
@@ -149,8 +151,7 @@ def _search_s(path: Path) -> float:
 
 
 def _since_s(path: Path) -> float:
-    end_s = next(iter(_found(path, Wanted(), 1))).at_s
-    return cpu_s(lambda: _found(path, Wanted(since_s=end_s - 600.0), None), times=3)
+    return cpu_s(lambda: _found(path, Wanted(since_s=_NOW_S - 600.0), None), times=3)
 
 
 def _found(path: Path, wanted: Wanted, at_most: int | None) -> list[Event]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -25,7 +25,7 @@ from failsoft.health.retention import DAY_S
 
 _LOOK_EVERY_S = 0.25
 _LAST = 50
-_FIRST_BYTES, _STRIDE = 1 << 20, 8
+_FIRST_BYTES, _STRIDE = 1 << 17, 8
 _COLOURS = {Side.TRAINING: "cyan", Side.SERVING: "magenta", Side.RELEASE: "green"}
 
 
@@ -49,10 +49,13 @@ class Wanted:
             and (self.text is None or self.text.casefold() in event.to_line().decode().casefold())
         )
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """That a line must hold to be one of them."""
-        return tuple(word for word in (self.side, self.kind, self.subject) if word is not None)
+    def holder(self) -> Callable[[bytes], bool]:
+        """Tells of a line whether it may be of one of them, without parsing it. An event's line is its ``to_line``."""
+        held = holding(*(word for word in (self.side, self.kind, self.subject) if word is not None))
+        if self.text is None or not self.text.isascii():
+            return held
+        text = self.text.lower().encode()
+        return lambda line: held(line) and text in line.lower()
 
     def is_past(self, at_s: float) -> bool:
         """Whether what was written before then is too old; a day more is looked at, for clocks are set back."""
@@ -154,7 +157,7 @@ def _lines(tail: Tail) -> Iterator[bytes]:
 
 def _chosen(lines: Iterable[bytes], wanted: Wanted) -> Iterator[Event]:
     """One by one: a year's ledger is larger than a laptop's memory."""
-    events = map(parse_event, filter(holding(*wanted.words), lines))
+    events = map(parse_event, filter(wanted.holder(), lines))
     return (event for event in events if event is not None and wanted.fits(event))
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from failsoft.cli.app import app, console
-from failsoft.cli.said import JsonOption, print_json, progress
+from failsoft.cli.app import app
+from failsoft.cli.said import JsonOption, progress
 from failsoft.errors import ConfigError
+
+if TYPE_CHECKING:
+    from failsoft.training.fleet.setting import FleetSetting
+    from failsoft.training.fleet.study import Lever, Study
 
 
 @app.command()
@@ -36,36 +41,29 @@ def fleet(
     Supervisor, back-off, budgets, preflight record, growth and checkpoint interval are the code that a run uses; what
     takes how long is given, or guessed. The ratio is the effective training time (ETTR).
     """
-    from failsoft.cli.fleet_words import as_json, lever_table, time_table, words
+    from failsoft.cli.fleet_words import print_study
     from failsoft.durations import parse_duration_s
     from failsoft.training.fleet.faults import GPUS_PER_NODE, rates_named
     from failsoft.training.fleet.setting import FleetSetting, Times
-    from failsoft.training.fleet.study import levers as try_levers
-    from failsoft.training.fleet.study import study
 
     if gpus % GPUS_PER_NODE:
         raise ConfigError(f"--gpus is {gpus}; a node has {GPUS_PER_NODE}, so use a multiple of that")
-    times = Times(
-        start_s=parse_duration_s(start),
-        checkpoint_cost_s=parse_duration_s(checkpoint_cost),
-        step_s=parse_duration_s(step),
-    )
-    setting = FleetSetting(
-        nodes=gpus // GPUS_PER_NODE, spares=spares, least=least, days=days, faults=rates_named(faults), times=times
-    )
-    numbers = range(1, seeds + 1)
-    with progress.status("simulating"):
-        base = study(setting, numbers)
-        tried = try_levers(base, numbers) if levers else []
+    costs = (parse_duration_s(one) for one in (start, checkpoint_cost, step))
+    times = Times(**dict(zip(("start_s", "checkpoint_cost_s", "step_s"), costs, strict=True)))
+    nodes, rates = gpus // GPUS_PER_NODE, rates_named(faults)
+    setting = FleetSetting(nodes=nodes, spares=spares, least=least, days=days, faults=rates, times=times)
+    base, tried = _studied(setting, range(1, seeds + 1), levers=levers)
     if picture is not None:
         from failsoft.cli.fleet_picture import draw_fleet
 
         draw_fleet(base, tried, picture)
-    if json_:
-        print_json(as_json(base, tried))
-        return
-    console.print(time_table(base))
-    if tried:
-        console.print(lever_table(tried))
-    for line in words(base):
-        console.print(line, highlight=False)
+    print_study(base, tried, json_=json_)
+
+
+def _studied(setting: FleetSetting, seeds: Sequence[int], *, levers: bool) -> tuple[Study, list[Lever]]:
+    from failsoft.training.fleet.study import levers as try_levers
+    from failsoft.training.fleet.study import study
+
+    with progress.status("simulating"):
+        base = study(setting, seeds)
+        return base, try_levers(base, seeds) if levers else []

@@ -8,10 +8,24 @@ from typing import Any
 
 from rich.table import Table
 
+from failsoft.cli.app import console
 from failsoft.cli.plan_words import duration
+from failsoft.cli.said import print_json
 from failsoft.training.fleet.faults import GPUS_PER_NODE, Fault
 from failsoft.training.fleet.setting import Part
 from failsoft.training.fleet.study import PUBLISHED, Lever, Mean, Study
+
+
+def print_study(study: Study, tried: Sequence[Lever], *, json_: bool) -> None:
+    """As JSON alone, or as tables and sentences."""
+    if json_:
+        print_json(as_json(study, tried))
+        return
+    console.print(time_table(study))
+    if tried:
+        console.print(lever_table(tried))
+    for line in words(study):
+        console.print(line, highlight=False)
 
 
 def time_table(study: Study) -> Table:
