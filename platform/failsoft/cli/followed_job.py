@@ -65,7 +65,7 @@ def follow(jobs: Jobs, job_id: str, *, show: Callable[[str], object], clock: Clo
         NoRayError: it stayed away for two minutes, or came back and knows of no such job.
         KeyboardInterrupt: Ctrl-C; the job goes on.
     """
-    log, away_since_s = _Log(show), None
+    log, away_since_s, over = _Log(show), None, False
     while True:
         try:
             asyncio.run(log.follow(jobs, job_id))
@@ -76,9 +76,13 @@ def follow(jobs: Jobs, job_id: str, *, show: Callable[[str], object], clock: Clo
             _refuse_long(job_id, clock.monotonic_s() - away_since_s, error)
         else:
             away_since_s = None
-            if str(info.status) in _ENDED:
+            if over:
                 return _ended(info)
-        clock.sleep_s(_LOOK_AGAIN_S)
+            over = (
+                str(info.status) in _ENDED
+            )  # and once more: a dashboard that goes closes the log as one that has ended
+        if not over:
+            clock.sleep_s(_LOOK_AGAIN_S)
 
 
 def _lost() -> tuple[type[Exception], ...]:

@@ -142,7 +142,8 @@ def runtime_env(folder: Path | None, here: Path) -> dict[str, Any]:
 def _client(cluster: Cluster) -> JobClient:
     from ray.job_submission import JobSubmissionClient
 
-    logging.getLogger("ray.dashboard").setLevel(logging.WARNING)  # how large an upload is, and each closed connection
+    for name in ("dashboard_sdk", "job.sdk"):  # which upload is there already, and each connection that is closed
+        logging.getLogger(f"ray.dashboard.modules.{name}").setLevel(logging.WARNING)
     client: JobClient = JobSubmissionClient(cluster.url)
     return client
 
