@@ -27,6 +27,7 @@ from tests.conftest import ROOT
 
 FOLDER = Path("build/bench/race")
 QUICK = ("incident_simulated",)
+TABLES = "tables.md"
 _KEEPS_S = 12 * 3600.0
 _FULL_FACTOR = 4.0
 _COLUMNS = ("what", "against", "failsoft takes", "middle half", "of the fastest", "A against A", "")
@@ -48,6 +49,7 @@ def measure(*, quick: bool, full: bool = False) -> Outcome:
     outcome = told(folder, names)
     outcome.notes += [f"{name} failed: {why}" for name, why in failed.items()]
     outcome.notes += [f"drawn: {path}" for path in draw(folder, folder)]
+    (folder / TABLES).write_text("\n\n".join(map(markdown, outcome.sheets)) + "\n", "utf-8")
     if not failed:
         _mark(folder).unlink()
     return outcome
@@ -85,6 +87,12 @@ def claims_of(leg: Leg, found: Mapping[str, Any]) -> Iterator[tuple[Claim, Ratio
 def turned(ratio: Ratio) -> Ratio:
     """The same comparison the other way round."""
     return Ratio(value=1 / ratio.value, low=1 / ratio.high, high=1 / ratio.low, by_minimum=1 / ratio.by_minimum)
+
+
+def markdown(sheet: Sheet) -> str:
+    """A table for the docs."""
+    rows = [sheet.columns, tuple("---" for _ in sheet.columns), *sheet.rows]
+    return f"{sheet.title}\n\n" + "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def line(claim: Claim, ratio: Ratio, control: Ratio | None) -> tuple[str, ...]:

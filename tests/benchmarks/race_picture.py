@@ -11,11 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tests.benchmarks.race_sheets import BEFORE_S, ILLNESSES, SIMULATED, WALL
-from tests.benchmarks.race_simulated import INCIDENT_S, OURS
+from tests.benchmarks.race_simulated import INCIDENT_S, LABELLED, OURS
 
 DOCS = Path("docs/race")
 COLOURS: Mapping[str, str] = {
     OURS: "#0b6e4f",
+    LABELLED: "#65b891",
     "sliding window": "#c8553d",
     "sliding window in FastAPI": "#c8553d",
     "sliding window and cut-off": "#e8a798",
@@ -25,9 +26,18 @@ COLOURS: Mapping[str, str] = {
     "bare, rolled back by a person": "#8fb3dd",
     "bare": "#999999",
 }
-SHOWN = (OURS, "pybreaker", "sliding window", "bare, rolled back by an alert", "bare, rolled back by a person")
+SHOWN = (
+    OURS,
+    LABELLED,
+    "pybreaker",
+    "sliding window",
+    "bare, rolled back by an alert",
+    "bare, rolled back by a person",
+)
 _FROM_S, _TO_S = INCIDENT_S - 120.0, INCIDENT_S + 3600.0
 _SHORT_S = 60.0
+_NEAR_S, _FAR_S = 5, 30
+"""Seconds over which the upper and the lower half of a picture are smoothed, backwards."""
 
 
 def draw(found: Path, into: Path) -> list[Path]:
@@ -47,19 +57,25 @@ def _simulated(words: str, series: Mapping[str, Mapping[str, Sequence[float]]], 
     figure = Figure(figsize=(10.0, 5.6), layout="constrained")
     first, whole = figure.subplots(2, 1, height_ratios=(1, 1))
     for name in SHOWN:
-        right, colour = series[name]["right"], COLOURS[name]
+        colour, width = COLOURS[name], 2.4 if name == OURS else 1.2
+        right, smooth = (smoothed(series[name]["right"], over_s) for over_s in (_NEAR_S, _FAR_S))
         minutes = [(second - INCIDENT_S) / 60.0 for second in range(len(right))]
         span = slice(int(_FROM_S), int(_TO_S))
-        width = 2.4 if name == OURS else 1.2
         whole.plot(
-            minutes[span], right[span], color=colour, linewidth=width, label=name, zorder=3 if name == OURS else 2
+            minutes[span], smooth[span], color=colour, linewidth=width, label=name, zorder=3 if name == OURS else 2
         )
         near = slice(int(INCIDENT_S - 20), int(INCIDENT_S + _SHORT_S * 2))
         first.plot([60 * one for one in minutes[near]], right[near], color=colour, linewidth=width)
-    _dressed(first, f"02:15: {words}", "seconds since 02:15")
-    _dressed(whole, "", "minutes since 02:15")
-    whole.legend(loc="lower right", fontsize=8, ncols=2, framealpha=0.9)
+    _dressed(first, f"02:15: {words} (mean of {_NEAR_S} s)", "seconds since 02:15")
+    _dressed(whole, "", f"minutes since 02:15 (mean of {_FAR_S} s)")
+    whole.legend(loc="center right", fontsize=8, framealpha=0.9)
     return _saved(figure, path)
+
+
+def smoothed(shares: Sequence[float], over_s: int) -> list[float]:
+    """The mean of the last ``over_s`` values at each place, and of fewer at the beginning."""
+    spans = (shares[max(0, end - over_s) : end] for end in range(1, len(shares) + 1))
+    return [sum(span) / len(span) for span in spans]
 
 
 def _on_the_wall(series: Mapping[str, Sequence[Sequence[float]]], path: Path) -> Path:

@@ -144,14 +144,15 @@ def record(corpus: Corpus, *, spoilers: Mapping[str, tuple[float, int]]) -> dict
     """Ask everybody about the same test texts; without ``spoilers`` the healthy model alone."""
     predictor, _ = trained(corpus, recipe())
     validation = predictor.predict([utterance.text for utterance in corpus.validation])
-    labels_B = np.array([validation.intents.index(utterance.intent) for utterance in corpus.validation])
+    right = [utterance.intent for utterance in corpus.validation]
+    labels_B = np.array([validation.intents.index(intent) for intent in right])
     temperature, texts = fit_temperature(validation.intent_logits_BC, labels_B), tried(corpus)
     asked = [one.text for one in texts]
     ill = {kind: _spoilt(predictor, *how).predict(asked) for kind, how in spoilers.items()}
     trees = GbdtIntent.train(corpus.train) if spoilers else None
     return {
         "intents": list(validation.intents),
-        "baseline": asdict(measure(validation, temperature=temperature)),
+        "baseline": asdict(measure(validation, temperature=temperature, intents=right)),
         "healthy": _rows(predictor.predict(asked), temperature, texts),
         "ill": {kind: _rows(scores, temperature, texts) for kind, scores in ill.items()},
         "fallback_right": "".join(_bit(trees, one) for one in texts) if trees else "",

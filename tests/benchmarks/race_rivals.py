@@ -8,6 +8,7 @@ rule over the answers' confidence orders the old image, which most teams have.
 from __future__ import annotations
 
 import itertools
+import random
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,10 +66,28 @@ class Rival(Protocol):
 
 
 class Failsoft:
-    """The product's own watch, rollout and routing."""
+    """The product's own watch, rollout and routing.
 
-    def __init__(self, clock: ManualClock, recording: Recording, *, policy: StagePolicy | None = None) -> None:
+    Args:
+        clock: of the race.
+        recording: whose baseline arms it.
+        labelled: share of the model's answers whose right label comes later …
+        label_after_s: … after so long.
+        policy: production's unless given.
+    """
+
+    def __init__(
+        self,
+        clock: ManualClock,
+        recording: Recording,
+        *,
+        labelled: float = 0.0,
+        label_after_s: float = 120.0,
+        policy: StagePolicy | None = None,
+    ) -> None:
         policy = policy or stage_policy("production")
+        self._labelled, self._label_after_s, self._chance = labelled, label_after_s, random.Random(17)
+        self._labels: deque[tuple[float, int, bool]] = deque()
         baseline = recording.baseline
         self._world = World(policy=policy, clock=clock, baseline=baseline.weak_fraction, right=baseline.accuracy or 0.9)
         self._watch = Watch(policy.health, self._tripped, policy.signals)
@@ -77,7 +96,9 @@ class Failsoft:
         self._counted: Counter[Outcome] = Counter()
         self._told_s = clock.monotonic_s()
         self.falls = 0
-        self.why: list[str] = []
+        self.warned_s: list[float] = []
+        """When warnings began where there were none."""
+        self._warns = False
         self._follow()
 
     @property
@@ -100,17 +121,27 @@ class Failsoft:
             return By.FALLBACK
         given = answer()
         self._see(given, mirrored=False)
+        if self._labelled and self._chance.random() < self._labelled:
+            self._labels.append((self._clock.monotonic_s() + self._label_after_s, self.loads, given.right))
         return By.MODEL if given.usable and self._plan.lets_answer(plan.subject) else By.FALLBACK
 
     def pass_time(self) -> None:
         """See :class:`Rival`."""
         if self._clock.monotonic_s() < self._told_s + REPORT_EVERY_S:
             return
-        self._told_s = self._clock.monotonic_s()
+        self._told_s = now_s = self._clock.monotonic_s()
+        while self._labels and self._labels[0][0] <= now_s:
+            _, loads, right = self._labels.popleft()
+            if loads == self.loads:  # labels of other weights say nothing about these
+                self._watch.feedback(right=right)
         if self._counted:
             self._report()
         self._world.rollout.tick()
         self._follow()
+        warns = bool(self._watch.warnings())
+        if warns and not self._warns:
+            self.warned_s.append(now_s)
+        self._warns = warns
 
     def _see(self, given: Given, *, mirrored: bool) -> None:
         self._counted[given.outcome] += 1
@@ -156,7 +187,6 @@ class Failsoft:
             self._first_load = self._plan.load_generation[self._plan.subject]
         elif before.stage is not self._plan.stage and self._world.stage.value == "degraded":
             self.falls += 1
-            self.why.append(self._plan.why)
         if before is not self._plan:
             self._watch.follow(self._plan)
 

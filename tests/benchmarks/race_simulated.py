@@ -8,7 +8,7 @@ An incident is mended by a load of the weights from disk (they were spoilt in me
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from failsoft.health.clock import ManualClock
@@ -18,11 +18,12 @@ from tests.benchmarks.race_rivals import By, Failsoft, Pybreaker, Redeploy, Riva
 DAY_S = 86_400.0
 BEGINS_S, INCIDENT_S, ENDS_S = 2 * 3600.0, 15 * 60.0, 2 * 3600.0
 """By the clock on the wall when the race begins; from there to the incident; how long the race is."""
-OURS = "failsoft"
+OURS, LABELLED = "failsoft", "failsoft, 5 % labelled later"
 
 Maker = Callable[[ManualClock, Recording], Rival]
 RIVALS: Mapping[str, Maker] = {
     OURS: Failsoft,
+    LABELLED: lambda clock, recording: Failsoft(clock, recording, labelled=0.05),
     "bare, rolled back by an alert": lambda clock, _: Redeploy(clock=clock),
     "bare, rolled back by a person": lambda clock, _: Redeploy(clock=clock, human_s=600.0),
     "sliding window": lambda clock, _: Window(clock),
@@ -60,6 +61,8 @@ class Course:
     """Wrong answers of the ill model that callers got."""
     first_fall_s: float | None = None
     """After the incident's first moment; None: never."""
+    warned_s: float | None = None
+    """When it first warned, after the incident's first moment; None: never, or it knows no warnings."""
     returns_to_ill: int = 0
     """How often callers met the ill model again after it had been left."""
     falls: int = 0
@@ -127,6 +130,8 @@ def race(name: str, recording: Recording, illness: Illness, *, rate_hz: float, s
         course.by_model.append(by_model)
         course.back_s = _back_s(course.back_s, rival, second)
     course.falls, course.mended_s = rival.falls, model.mended_s
+    warned_s = rival.warned_s if isinstance(rival, Failsoft) else []
+    course.warned_s = next((at_s - INCIDENT_S for at_s in warned_s if at_s >= INCIDENT_S), None)
     if course.back_s is not None and model.mended_s is not None:
         course.back_s = max(course.back_s, model.mended_s)
     return course
@@ -144,6 +149,7 @@ class HealthyDay:
     """A day on which nothing is wrong."""
 
     falls: int
+    warnings: int
     to_fallback: float
     """Share of the callers who did not get the healthy model's answer."""
     requests: int
@@ -159,13 +165,5 @@ def healthy_day(name: str, recording: Recording, *, rate_hz: float, hours: float
         given = chance.choice(healthy)
         kept += rival.ask(str(number), lambda given=given: given) is By.MODEL  # type: ignore[misc]
         rival.pass_time()
-    return HealthyDay(falls=rival.falls, to_fallback=1.0 - kept / requests, requests=requests)
-
-
-def seconds_of(course: Course, values: Sequence[int], *, smooth_s: int = 10) -> list[float]:
-    """A share second by second, over the last ``smooth_s`` seconds."""
-    found = []
-    for end in range(1, len(values) + 1):
-        span = slice(max(0, end - smooth_s), end)
-        found.append(sum(values[span]) / sum(course.asked[span]))
-    return found
+    warnings = len(rival.warned_s) if isinstance(rival, Failsoft) else 0
+    return HealthyDay(falls=rival.falls, warnings=warnings, to_fallback=1.0 - kept / requests, requests=requests)
