@@ -1,8 +1,9 @@
-"""The part of Ray's dashboard that jobs are submitted to, in this process: Ray's own client and a command meet it."""
+"""The part of Ray's dashboard that takes jobs and apps, in this process: Ray's own clients and our commands meet it."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ LOG = ["one\n", "two\nthr", "ee\n"]
 
 @web.middleware
 async def asks_for_the_token(request: web.Request, handler: Handler) -> web.StreamResponse:
-    if request.headers.get("Authorization") != f"Bearer {TOKEN}":
+    if request.headers.get("Authorization") not in {f"Bearer {TOKEN}", f"Bearer {os.environ['RAY_AUTH_TOKEN']}"}:
         return web.Response(status=401, text="no")
     return await handler(request)
 
@@ -35,6 +36,8 @@ class Dashboard:
     """So many connections to the log are cut after its first piece."""
     sent: list[dict[str, Any]] = field(default_factory=list)
     stops: int = 0
+    configs: list[dict[str, Any]] = field(default_factory=list)
+    """Of Serve, as they came."""
     url: str = ""
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -80,9 +83,31 @@ class Dashboard:
         await self.over.wait()
         return log
 
+    async def apps(self, _asked: web.Request) -> web.Response:
+        if not self.configs:
+            return web.json_response({"applications": {}, "proxies": {}})
+        newest = self.configs[-1]
+        apps = {one["name"]: self._app(one) for one in newest["applications"]}
+        return web.json_response(
+            {"applications": apps, "proxies": {"node": {}}, "http_options": newest["http_options"]}
+        )
+
+    def _app(self, config: dict[str, Any]) -> dict[str, Any]:
+        replicas = [{"state": "RUNNING"}] * config["args"].get("gateways", 2)
+        gateway = {"target_num_replicas": len(replicas), "replicas": replicas, "message": ""}
+        about = {"source": "declarative", "deployed_app_config": config, "route_prefix": config["route_prefix"]}
+        return about | {"status": "RUNNING", "message": "", "deployments": {"gateway": gateway}}
+
+    async def deploy(self, asked: web.Request) -> web.Response:
+        self.configs.append(await asked.json())
+        return web.Response()
+
     def app(self) -> web.Application:
         app = web.Application(middlewares=[asks_for_the_token])
         app.router.add_get("/api/version", self.version)
+        app.router.add_get("/api/ray/version", self.version)
+        app.router.add_get("/api/serve/applications/", self.apps)
+        app.router.add_put("/api/serve/applications/", self.deploy)
         app.router.add_get("/api/packages/{protocol}/{name}", self.package)
         app.router.add_post("/api/jobs/", self.submit)
         app.router.add_get("/api/jobs/{job}", self.info)

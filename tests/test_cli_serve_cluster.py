@@ -15,6 +15,7 @@ from failsoft.cli.app import app
 from failsoft.cli.serve_cluster import Wanted, deployed, wanted_of
 from failsoft.errors import ConfigError, ServingError
 from failsoft.health.clock import ManualClock
+from tests.job_dashboard import dashboard
 
 PLAIN = {"home": None, "release": None, "profile": "production", "gateways": 2, "traces": None, "keep_texts": False}
 PLAIN |= {"host": "127.0.0.1", "port": 8000, "grpc_port": None, "own": None}
@@ -145,3 +146,17 @@ def test_the_way_in_of_this_machine_is_not_one_of_a_cluster() -> None:
     done = CliRunner().invoke(app, ["serve", "--address", "x", "--ingress", "fast"])
     assert isinstance(done.exception, ConfigError)
     assert "RAY_SERVE_ENABLE_HA_PROXY" in str(done.exception)
+
+
+def test_the_command_deploys_by_rays_own_client_and_again_changes_what_runs() -> None:
+    with dashboard() as board:
+        for words in (["--gateways", "3"], ["--gateways", "1", "--app", "docs.own_model:config"]):
+            done = CliRunner().invoke(app, ["serve", "--address", board.url, *words])
+            assert done.exit_code == 0, (done.output, done.exception)
+            assert "each node with a gateway listens at http://127.0.0.1:8000" in " ".join(done.output.split())
+        elsewhere = CliRunner().invoke(app, ["serve", "--address", board.url, "--port", "8001"])
+    assert [one["applications"][0]["args"] for one in board.configs] == [
+        {"gateways": 3},
+        {"gateways": 1, "app": "docs.own_model:config"},
+    ]
+    assert "give --host 127.0.0.1 --port 8000" in str(elsewhere.exception)
