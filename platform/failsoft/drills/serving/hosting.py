@@ -30,7 +30,7 @@ _LINGER_S = 20.0
 _LOOK_S = 0.1
 _HOST = "failsoft.drills.serving.host"
 _NICENESS = "RAY_worker_niceness"
-"""Ray's default of 15 would let the drill's own client, or anything else on the machine, starve the app that it asks."""
+"""Ray's default of 15 would let the drill's own client, or whatever else runs, starve the app that it asks."""
 _NOT_OURS = ("RAY_ADDRESS", "RAY_TMPDIR")
 """Of a Ray that runs already; the drill's is its own."""
 
