@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -225,7 +226,9 @@ def _why_not() -> str | None:
     for tool in ("unshare", "nsenter", "ip", "git"):
         if shutil.which(tool) is None:
             return f"a machine of its own needs the command {tool}"
-    probe = subprocess.run([*_WITH, "ip", "link", "set", "lo", "up"], capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory(prefix="fsd-probe-") as top:
+        laid = _LAID.format(top=top).replace("exec sleep 86400", "")
+        probe = subprocess.run([*_WITH, "/bin/bash", "-c", laid], capture_output=True, text=True, check=False)
     return None if probe.returncode == 0 else f"this machine gives no namespaces: {probe.stderr.strip()}"
 
 
