@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 Hear = Callable[[], list[str]]
 """Waits for everybody's text, by rank."""
-_ROOM_BYTES = 64 * 1024
+_ROOM_BYTES = 32 * 1024
 """Of one rank's text in a gathering that is begun ahead: a rank's generators are 20 kB of it."""
 _LENGTH_BYTES = 4
 
@@ -123,11 +123,11 @@ class ProcessGroupRanks:
 
         def hear() -> list[str]:
             work.wait()
-            rows = [row.cpu().numpy().tobytes() for row in theirs]
-            ends = [_LENGTH_BYTES + int.from_bytes(row[:_LENGTH_BYTES], "big") for row in rows]
+            rows = [row.cpu().numpy() for row in theirs]
+            ends = [_LENGTH_BYTES + int.from_bytes(row[:_LENGTH_BYTES].tobytes(), "big") for row in rows]
             if max(ends) > _ROOM_BYTES:
                 return self.gather(text)
-            return [row[_LENGTH_BYTES:end].decode() for row, end in zip(rows, ends, strict=True)]
+            return [row[_LENGTH_BYTES:end].tobytes().decode() for row, end in zip(rows, ends, strict=True)]
 
         return hear
 
