@@ -37,7 +37,8 @@ class SuitePlan:
             raise ConfigError("a drill without faults tries nothing; name some, or leave --fault out for all")
         if self.combinations < 0 or self.most_shrinking < 0 or self.seed < 0:
             raise ConfigError(
-                f"combinations {self.combinations}, most_shrinking {self.most_shrinking}, seed {self.seed}: use 0 or more"
+                f"combinations {self.combinations}, most_shrinking {self.most_shrinking}, seed {self.seed}: "
+                "use 0 or more"
             )
 
 

@@ -11,7 +11,7 @@ from failsoft.drills.training.launch import Launcher, Start, Started, end_all
 from failsoft.drills.training.leftovers import alive, words_of
 from failsoft.health.clock import Clock
 
-_TICK_S = 0.02
+_TICK_S = 0.05
 _STRAGGLE_S = 2.0
 """So long a helper (a writer, a loader's worker) may outlive the process that it belongs to."""
 
@@ -65,7 +65,7 @@ class Watcher:
             started.wait(10.0)
         seconds = self._clock.monotonic_s() - began_s
         left = () if hung else self._stragglers(start)
-        own = {pid: count for pid, count in self._marks.counts().items() if pid not in before}
+        own = {process: count for process, count in self._marks.counts().items() if process not in before}
         return Attempt(
             status=started.status(),
             seconds=seconds,
@@ -86,9 +86,9 @@ class Watcher:
             signs = self._signs(start)
             if signs != seen:
                 seen, since_s = signs, now_s
-            if drained_s is None and self._drains() > drains:
-                drained_s = now_s
-                end_all(alive(start.trial, self._sessions), signal.SIGTERM)
+                if drained_s is None and self._drains() > drains:
+                    drained_s = now_s
+                    end_all(alive(start.trial, self._sessions), signal.SIGTERM)
             if drained_s is not None and now_s - drained_s > self._patience.grace_s:
                 end_all(alive(start.trial, self._sessions))
             if now_s - since_s > self._patience.still_s:

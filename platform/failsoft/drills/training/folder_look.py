@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from failsoft.artifacts.manifest import read_manifest, verify_files
+from failsoft.drills.training.inside.course import without_numbers
 from failsoft.errors import ArtifactError
 from failsoft.health.json_object import json_value
 
@@ -48,14 +49,17 @@ def visible(run: Path) -> Iterator[Path]:
             yield path
 
 
-def newest_large(run: Path, pattern: str | None = None) -> Path | None:
+def newest_large(run: Path, pattern: str | None = None, *, below: str = "") -> Path | None:
     """The file that a restart would read: of those at least half as large as the largest, the newest; None: no file.
 
     Args:
         run: the run's folder.
         pattern: only files that fit it, as in ``checkpoints/*.pt``.
+        below: where the largest saves were seen, without their numbers; what lies there goes first.
     """
     files = [path for path in visible(run) if pattern is None or path.relative_to(run).match(pattern)]
+    likely = [path for path in files if below and without_numbers(path, run).startswith(below)]
+    files = likely if likely and pattern is None else files
     tensors = [path for path in files if path.suffix in _HOLDS_TENSORS]
     files = tensors if tensors and pattern is None else files
     largest = max((path.stat().st_size for path in files), default=0)

@@ -27,6 +27,11 @@ class Observed:
     """1: the process that the user starts is the one that trains."""
 
     @property
+    def saved_below(self) -> str:
+        """Where the largest files lie, without numbers; "" where none is saved."""
+        return (self.save_key or "").partition(" ")[2]
+
+    @property
     def save_key(self) -> str | None:
         """Of the largest files that are written after training began; None where none is."""
         sizes: dict[str, int] = defaultdict(int)
@@ -36,14 +41,14 @@ class Observed:
         return min(sizes, key=lambda key: (-sizes[key], _rank(key), key), default=None)
 
 
-def observed(marks: Sequence[Mapping[str, Any]], counts: Mapping[int, int]) -> Observed:
+def observed(marks: Sequence[Mapping[str, Any]], counts: Mapping[tuple[int, int], int]) -> Observed:
     """What the marks of a run say."""
     mains = [mark["pid"] for mark in marks if mark["what"] == "main"]
     trains = {mark["pid"] for mark in marks if mark["what"] == "trains"}
     looks = [int(mark["looks"]) for mark in marks if mark["what"] == "end"]
     return Observed(
         backwards=max(counts.values(), default=0),
-        looks=max(looks, default=sum(mark["what"] == "look" for mark in marks)),
+        looks=max(looks, default=0),
         saves=tuple(mark for mark in marks if mark["what"] == "save"),
         processes=len(trains | set(mains)),
     )

@@ -170,7 +170,10 @@ class TrainScript:
             checkpoint=self._options.checkpoint,
         )
         due = 0 if self._met is None else self._met.backwards
-        trial = Trial(bench=bench, folder=folder, strikes=strikes, leave_out=leave_out, rewinds=rewinds, due=due)
+        below = "" if self._met is None else self._met.saved_below
+        trial = Trial(
+            bench=bench, folder=folder, strikes=strikes, leave_out=leave_out, rewinds=rewinds, below=below, due=due
+        )
         trial.carry_out()
         return trial
 

@@ -59,7 +59,8 @@ class Sums:
 class Look:
     """Every 30 updates, at 64 samples, 5 behind a checkpoint.
 
-    It waits until that one is on disk: batches of this toy take 4 ms, those of a real run seconds, in which it would be.
+    It waits until that one is on disk: in the seconds that batches of a real run take it would be, and not in the
+    4 ms of this toy's.
     """
 
     task: Sums

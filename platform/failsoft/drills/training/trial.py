@@ -44,6 +44,8 @@ class Trial:
     strikes: Sequence[Strike] = ()
     leave_out: int | None = None
     rewinds: bool = False
+    below: str = ""
+    """Where the largest saves of the quiet run lie."""
     due: int = 0
     """Backward passes of the quiet run; a run that was told to leave and did fewer is started again."""
     attempts: list[Attempt] = field(default_factory=list)
@@ -120,7 +122,7 @@ class Trial:
             self._undone = []
 
     def _damage(self, fault: PlannedFault) -> None:
-        victim = newest_large(self.run, self.bench.checkpoint)
+        victim = newest_large(self.run, self.bench.checkpoint, below=self.below)
         if victim is None:
             self.done.append("there was no checkpoint to damage")
             return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import importlib
 import importlib.util
-import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -18,7 +17,7 @@ from failsoft.drills.training.inside.course import Course
 from failsoft.drills.training.inside.deeds import act
 from failsoft.drills.training.inside.disk import DiskHooks
 from failsoft.drills.training.inside.marks import Marks
-from failsoft.drills.training.inside.orders import ATTEMPT_VARIABLE, Orders, Strike, read_orders
+from failsoft.drills.training.inside.orders import Orders, Strike, read_orders
 from failsoft.drills.training.inside.wall import WallClock
 from failsoft.health.clock import SystemClock
 
@@ -54,7 +53,7 @@ class Arrival:
         else:
             sys.meta_path.insert(0, _When("torch", self._hook_torch))
         self._disk.install()
-        if self._marks.first(f"main-{os.environ.get(ATTEMPT_VARIABLE, '1')}"):
+        if self._marks.first(f"main-{self._course.attempt}"):
             self._marks.say("main")
             for strike in list(self._course.met_start()):
                 self.strike(strike)

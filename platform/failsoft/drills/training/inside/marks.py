@@ -6,7 +6,6 @@ import json
 import mmap
 import os
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,8 @@ from failsoft.health.json_object import json_object
 
 _LINES = "marks.jsonl"
 _COUNT = struct.Struct("<Q")
+BACKWARDS, LOOKS = "backwards", "looks"
+"""What is counted: backward passes, and calls with gradients off."""
 
 
 class Marks:
@@ -49,23 +50,35 @@ class Marks:
         """A file that belongs to these marks."""
         return self.folder / name
 
-    def counts(self) -> dict[int, int]:
-        """Backward passes of each process that began any."""
-        return {int(path.name.removeprefix("count-")): _COUNT.unpack(path.read_bytes())[0] for path in self._counted()}
+    def counts(self, what: str = BACKWARDS) -> dict[tuple[int, int], int]:
+        """What each process has counted, by its attempt and its number."""
+        found = {}
+        for path in self.folder.glob(f"{what}-*"):
+            content = path.read_bytes()
+            if len(content) == _COUNT.size:
+                attempt, pid = map(int, path.name.removeprefix(f"{what}-").split("-"))
+                found[attempt, pid] = int(_COUNT.unpack(content)[0])
+        return found
 
-    def _counted(self) -> Iterator[Path]:
-        return (path for path in self.folder.glob("count-*") if path.stat().st_size == _COUNT.size)
+    def before(self, attempt: int, what: str) -> int:
+        """What attempts before this one have counted together; of several ranks the one that counted most."""
+        most: dict[int, int] = {}
+        for (number, _pid), count in self.counts(what).items():
+            most[number] = max(most.get(number, 0), count)
+        return sum(count for number, count in most.items() if number < attempt)
 
 
 class Counter:
     """Counts in a file of shared memory, so that a process that is killed has still told how far it came."""
 
-    def __init__(self, marks: Marks) -> None:
-        path = marks.file(f"count-{os.getpid()}")
+    def __init__(self, marks: Marks, what: str, attempt: int) -> None:
+        path = marks.file(f"{what}-{attempt}-{os.getpid()}")
         path.write_bytes(_COUNT.pack(0))
         with path.open("r+b") as opened:
             self._memory = mmap.mmap(opened.fileno(), _COUNT.size)
         self.value = 0
+        self.before = marks.before(attempt, what)
+        """Of earlier attempts."""
 
     def add(self) -> None:
         """One more."""
