@@ -98,7 +98,7 @@ class Host:
                 start_new_session=True,  # Ctrl-C is for the drill, which ends its host by hand
             )
         self._adopt(self._process.pid)
-        self.told = self._line(self._target.settle_within_s)
+        self.told = self._line(self._target.start_within_s)
         if "error" in self.told:
             words = str(self.told["error"]).replace(str(self.home.root), str(self._target.home or "HOME"))
             raise ServingError(f"{self._target.app} was not started: {words}")
@@ -116,13 +116,13 @@ class Host:
             self._process.stdin.flush()
         except OSError as error:
             raise ServingError(f"the drilled app's host is gone ({error}); see {self._log}") from error
-        said = self._line(self._target.settle_within_s)
+        said = self._line(self._target.start_within_s)
         if "drained" not in said:
             raise ServingError(f"the replicas were not replaced: {said.get('error', said)}")
 
     def lose_head(self) -> int:
         """SIGKILL to every daemon of Ray and to the host, not to the workers, which must end themselves; how many."""
-        daemons = [one for one in self.family.look() if not one.title.startswith("ray::")]
+        daemons = [one for one in self.family.look() if _is_daemon(one.title)]
         return len(send_all(daemons, signal.SIGKILL))
 
     def gone(self) -> tuple[str, ...]:
@@ -195,6 +195,11 @@ class Host:
             shutil.copytree(newest.path, self.home.releases(self._clock).root / newest.name)
         if (own.root / "stages.toml").is_file():
             shutil.copy(own.root / "stages.toml", self.home.root)
+
+
+def _is_daemon(title: str) -> bool:
+    """Of Ray, or the host: all but its workers. Ray's agents are titled as workers are."""
+    return not title.startswith("ray::") or title.endswith("Agent")
 
 
 def free_port() -> int:

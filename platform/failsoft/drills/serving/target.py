@@ -48,6 +48,8 @@ class ServeTarget:
     """Field of an answer that says who gave it; an app without it has no fallback that could be told."""
     model_sources: tuple[str, ...] = ("primary", "canary")
     """What that field says when the model in service answered."""
+    start_within_s: float = 240.0
+    """Ray, Serve and every replica get so long to start; a busy machine takes minutes where a quiet one takes 15 s."""
     learn_s: float = 3.0
     """The healthy app is watched for so long before anything is done to it."""
     settle_within_s: float = 120.0
@@ -73,7 +75,7 @@ class ServeTarget:
             raise ConfigError(f"method is {self.method!r}; use GET, POST or PUT")
         if not 1.0 <= self.rate_hz <= 1000.0:
             raise ConfigError(f"rate_hz is {self.rate_hz}; below 1 a second nothing is seen, above 1,000 the client is")
-        for name in ("patience_s", "learn_s", "settle_within_s"):
+        for name in ("patience_s", "start_within_s", "learn_s", "settle_within_s"):
             if not 0.1 <= getattr(self, name) < math.inf:
                 raise ConfigError(f"{name} is {getattr(self, name)}; use 0.1 or more seconds, and a time that ends")
         if self.slots < 1:
