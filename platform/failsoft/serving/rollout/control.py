@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from failsoft import __version__
 from failsoft.artifacts.home import Home
 from failsoft.errors import ConfigError, PlanStoreError
 from failsoft.health.clock import Clock, SystemClock
@@ -223,7 +224,8 @@ class Controller:
         return self._status()
 
     def _status(self) -> dict[str, Any]:
-        process: dict[str, Any] = {"pid": os.getpid(), "events_not_recorded": self._around.unrecorded}
+        process: dict[str, Any] = {"pid": os.getpid(), "version": __version__}
+        process["events_not_recorded"] = self._around.unrecorded
         process |= {"profile": self._settings.profile, "settings_error": self._settings.refusal}
         return self._rollout.status() | process | self._roll_call.status()
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import ray
 from ray import serve
-from ray.exceptions import GetTimeoutError, RayError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 from ray.serve.exceptions import RayServeException
 
+from failsoft import __version__
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.manifest import digest_bytes
 from failsoft.errors import FailsoftError, PlanStoreError, ServingError
@@ -49,6 +50,8 @@ _MAX_CALLS = 4000
 """Long polls wait inside the actor: one for each gateway and model replica."""
 _START_S = 60.0
 _CALL_S = 10.0
+_TRIES, _GONE_S = 20, 0.25
+"""How often a controller of another version is ended, and the pause in which Ray forgets its name."""
 
 
 def _ready_fractions(of: str) -> dict[Colour, float]:
@@ -102,12 +105,16 @@ def controller_of(app: AppConfig) -> ControllerConfig:
 
 
 def start_controller(config: ControllerConfig) -> None:
-    """Have the controller running under the config's profile. Idempotent; for composition roots, before the app.
+    """Have the controller running, of this version of failsoft and under the config's profile.
+
+    Idempotent; for composition roots, before the app. A controller of another version gives way, as when the app is
+    upgraded in place: its plan is stored, and the one that takes its place goes on from there.
 
     Raises:
         ServingError: it did not start or answer; PlanStoreError when the reason is its storage.
     """
     try:
+        _give_way_to_this_version(config)
         ray.get(_handle(config).adopt.remote(config.profile, config.slots, config.app), timeout=_START_S)
     except GetTimeoutError as error:
         raise ServingError(
@@ -115,6 +122,25 @@ def start_controller(config: ControllerConfig) -> None:
         ) from error
     except RayError as error:
         raise _ours(error) from error
+
+
+def _give_way_to_this_version(config: ControllerConfig) -> None:
+    """A replica of the version before may bring its own controller back while it is still there, so look again."""
+    clock = SystemClock()
+    for ended in range(_TRIES):
+        handle = _handle(config)
+        try:
+            if ray.get(handle.status.remote(), timeout=_START_S).get("version") == __version__:
+                return
+            ray.kill(handle)  # the one that was asked, whatever has its name by now
+        except RayActorError:
+            if not ended:
+                raise  # nobody's upgrade: it did not start, for want of its storage as often as not
+        clock.sleep_s(_GONE_S)
+    raise ServingError(
+        f"a rollout controller of another version than {__version__} comes back as often as it is ended: does another "
+        f"app use the home {config.home}? Each needs one of its own"
+    )
 
 
 def stop_controller(home: str | Path) -> None:

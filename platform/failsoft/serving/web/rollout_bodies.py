@@ -82,6 +82,7 @@ class RolloutBody(BaseModel):
     store_error: str | None = Field(description="Why the plan can't be stored; null: it can.")
     rejected: dict[str, str] = Field(description="Releases that were given up, and why.")
     pid: int = Field(description="The controller's process on its node.")
+    version: str = Field(description="Of failsoft, in that process.")
     events_not_recorded: int = Field(description="Events that the ledger refused.")
     profile: str = Field(description="Whose times and shares hold.")
     settings_error: str | None = Field(description="Why stages.toml is not in force as it stands; null: it is.")

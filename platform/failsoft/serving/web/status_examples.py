@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from failsoft import __version__
+
 _RELEASE = "r-20260301"
 PLAN_IN_SERVICE: dict[str, Any] = {
     "epoch": 12,
@@ -95,6 +97,7 @@ ROLLOUT: dict[str, Any] = {
     "store_error": None,
     "rejected": {},
     "pid": 4712,
+    "version": __version__,
     "events_not_recorded": 0,
     "profile": "production",
     "settings_error": None,
