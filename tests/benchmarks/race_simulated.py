@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from failsoft.health.clock import ManualClock
+from tests.benchmarks.race_failsoft import Failsoft
 from tests.benchmarks.race_recording import Given, Recording
-from tests.benchmarks.race_rivals import By, Failsoft, Pybreaker, Redeploy, Rival, Window
+from tests.benchmarks.race_rivals import By, Pybreaker, Redeploy, Rival, Window
 
 DAY_S = 86_400.0
 BEGINS_S, INCIDENT_S, ENDS_S = 2 * 3600.0, 15 * 60.0, 2 * 3600.0
