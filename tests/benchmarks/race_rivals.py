@@ -1,7 +1,8 @@
 """Who takes part in the incident race in simulated time, and how each chooses between the model and the fallback.
 
-Failsoft itself stands in ``race_failsoft.py``. pybreaker is the package. The window is what most articles on fallbacks show. The redeployments judge nothing: an alert
-rule over the answers' confidence orders the old image, which most teams have.
+Failsoft itself stands in ``race_failsoft.py``. pybreaker is the package. The window is what most articles on fallbacks
+show. The redeployments judge nothing: an alert rule over the answers' confidence orders the old image, which most teams
+have.
 """
 
 from __future__ import annotations
