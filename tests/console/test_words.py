@@ -68,6 +68,9 @@ def test_a_reason_that_is_told_beside_it_is_not_told_twice_and_waiting_for_nothi
     rollout = {"waits_for": "nothing: the subject serves"}
     assert now_of(scene.status(), rollout)["why"].startswith("Because: 17 weak of 84. This gateway's window")
     assert "17 weak" not in now_of(scene.status(), rollout, (), {"17 weak of 84"})["why"]
+    assert "17 weak" not in now_of(scene.status(), rollout, {"overload"})["why"], (
+        "it serves, and that is not the wave's"
+    )
 
 
 def test_callers_who_are_judged_alone_are_named() -> None:

@@ -34,7 +34,8 @@ def now_of(
         status: of a gateway.
         rollout: of the controller; ``{"error": …}`` when it is away.
         waves: kinds of the waves that go on: a model that gets everything does not answer everything then.
-        told: reasons that stand beside this already; in the night nobody wants to read them twice.
+        told: reasons that stand beside this already; in the night nobody wants to read them twice. Why a model is in
+            service is not told in a wave either: it has nothing to do with it.
     """
     plan, health = status["plan"], status["health"]
     stage, release = str(status["stage"]), str(plan["releases"].get(plan["subject"]) or "no release")
@@ -42,7 +43,7 @@ def now_of(
     return {
         "glance": f"{release} {_does(stage, waves)}{_share(share)}. {_who(status, share)}",
         "mood": _mood(stage, health, is_calm=not (away or waves)),
-        "why": _why(plan, health, rollout, told),
+        "why": _why(plan, health, rollout, [plan["why"]] if stage == "serving" and waves else told),
         "stage": stage,
         "release": release,
         "share": share,
