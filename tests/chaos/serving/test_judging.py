@@ -133,6 +133,17 @@ def test_what_cannot_be_told_is_undecided_and_never_good(change: dict[str, objec
     assert words in verdict.why
 
 
+def test_late_answers_on_a_machine_that_stood_still_accuse_nobody_and_silence_on_a_quiet_one_does() -> None:
+    late = with_change(asked(), 5.0, status=0, reason="TimeoutError")
+    assert judged(course(DrillFault.KILL_CONTROLLER, late), MODELS).survived is False
+    starved = [one for one in late if not 5.05 < one.sent_s < 6.5]
+    verdict = judged(course(DrillFault.KILL_CONTROLLER, starved), MODELS)
+    assert (verdict.survived, verdict.lost) == (None, 1)
+    assert "the client was held up for 1.5 s itself" in verdict.why
+    refused = with_change(starved, 8.0, status=500)
+    assert judged(course(DrillFault.KILL_CONTROLLER, refused), MODELS).survived is False
+
+
 def test_a_broken_promise_is_known_also_where_the_fault_was_not() -> None:
     unsure = Blow(kind=DrillFault.SLOW_MODEL, struck_s=2.0, mended_s=6.0, words="slow", reached=False)
     lossy = with_change(asked(), 9.0, status=500)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from failsoft.drills.fault import DrillFault
 from failsoft.drills.serving.answers import Answer
@@ -13,6 +14,9 @@ from failsoft.drills.serving.promises import PROMISES, Excuse
 FOLLOW_S = 2.0
 """Replicas follow a plan milliseconds apart; an answer under an older plan that was asked for so long after a newer
 one was seen has gone back."""
+_STARVED_S = 1.0
+"""The client asks some ten times a second at least. Where it could not for so long, the machine had no time for
+anybody, and an answer that only came late says nothing of the app."""
 _ASKED_FRACTION = 0.5
 """Fewer requests than this part of what was planned, and the client starved: what it saw says little of the app."""
 
@@ -62,8 +66,9 @@ def judged(course: Course, model_sources: Sequence[str]) -> Verdict:
         "backwards": backwards,
     }
     times = {"switched_after_s": _switched_after_s(course, model_sources), "whole_after_s": _whole_after_s(course)}
-    broken = _broken(course, figures)
-    doubt = _doubt(course)
+    broken, doubt = _broken(course, figures), _doubt(course)
+    if broken and _only_late(course, [one for one in lost if one not in excused], figures):
+        broken, doubt = "", f"the client was held up for {held_up_s(course.answers):.1f} s itself; {broken}"
     survived = False if broken else None if doubt else True
     return Verdict(
         survived=survived,
@@ -72,6 +77,12 @@ def judged(course: Course, model_sources: Sequence[str]) -> Verdict:
         whole_after_s=times["whole_after_s"],
         **figures,
     )
+
+
+def held_up_s(answers: Sequence[Answer]) -> float:
+    """The longest time in which the client sent nothing; 0.0 where it sent less than two requests."""
+    sent_s = sorted(one.sent_s for one in answers)
+    return max((after - before for before, after in pairwise(sent_s)), default=0.0)
 
 
 def gone_back(answers: Sequence[Answer]) -> int:
@@ -84,6 +95,14 @@ def gone_back(answers: Sequence[Answer]) -> int:
             index += 1
         found += one.epoch is not None and one.epoch < newest
     return found
+
+
+def _only_late(course: Course, lost: Sequence[Answer], figures: dict[str, int]) -> bool:
+    """Whether nothing was wrong but requests that ran out of patience on a machine that stood still."""
+    others = figures["bad_late"] or figures["backwards"] or course.wave.wrong or course.whole_s is None or course.left
+    late = all(one.status == 0 and "Timeout" in one.reason for one in lost)
+    starved = held_up_s(course.answers) >= max(_STARVED_S, 3.0 / course.rate_hz)
+    return bool(lost) and late and not others and starved
 
 
 def _excuses(blow: Blow, one: Answer, course: Course) -> bool:

@@ -18,7 +18,8 @@ from failsoft.errors import ServingError
 from failsoft.health.clock import Clock
 
 _LOOK_S = 0.1
-_STEADY_S = 1.5
+_HEARD, _BY_MODEL = 0.6, 0.9
+"""Of a healthy app: so much of what was due was asked, and so much of it was answered by the model."""
 _ROUTES_WITHIN_S = 20.0
 """Serve's proxy hears of an app a moment after it runs."""
 
@@ -98,15 +99,17 @@ class Session:
         self._refuse_home_of_others()
         route = route_of(self.target, ours=self.ours)
         asking = Asking(url=url + route, payloads=payloads_of(self.target, url, route), target=self.target)
-        with Traffic(asking, self.clock) as traffic:
-            steady = self.until(lambda: self._steady(traffic.now()), self.target.settle_within_s)
-        if not steady:
-            raise ServingError(f"{self.target.name} does not answer steadily at {asking.url}: {_words(traffic.now())}")
-        with Traffic(asking, self.clock, keep_bodies=True) as traffic:
-            self.clock.sleep_s(self.target.learn_s)
-        seen = traffic.now()
-        if not seen or any(one.lost for one in seen):
-            raise ServingError(f"{self.target.name} lost requests before any fault at {asking.url}: {_words(seen)}")
+        until_s = self.clock.monotonic_s() + self.target.settle_within_s
+        while True:
+            with Traffic(asking, self.clock, keep_bodies=True) as traffic:
+                self.clock.sleep_s(self.target.learn_s)
+            if self._steady(traffic.now()):
+                break
+            if self.clock.monotonic_s() > until_s:
+                raise ServingError(
+                    f"{self.target.name} does not answer steadily at {asking.url} before any fault: "
+                    f"{_words(traffic.now())}"
+                )
         self._remember(asking, traffic)
 
     def _refuse_home_of_others(self) -> None:
@@ -127,13 +130,11 @@ class Session:
         self.asking = replace(asking, target=self.target, expected=Expectation(traffic.bodies))
 
     def _steady(self, answers: list[Answer]) -> bool:
-        """A second and a half of nothing but answers, by the model where the app says who answers."""
-        now_s = self.clock.monotonic_s()
-        lately = [one for one in answers if one.done_s >= now_s - _STEADY_S]
-        if len(lately) < 0.6 * self.target.rate_hz * _STEADY_S or any(one.lost for one in lately):
+        """Nothing but answers, about as many as were due, by the model where the app says who answers."""
+        if len(answers) < _HEARD * self.target.rate_hz * self.target.learn_s or any(one.lost for one in answers):
             return False
-        models = sum(by_model(one, self.target.model_sources) for one in lately)
-        return not self.ours or models >= 0.9 * len(lately)
+        models = sum(by_model(one, self.target.model_sources) for one in answers)
+        return not self.ours or models >= _BY_MODEL * len(answers)
 
 
 def _words(answers: list[Answer]) -> str:
