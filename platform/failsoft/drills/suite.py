@@ -47,7 +47,7 @@ class Suite:
 
     def __init__(self, subject: Subject, folder: Path, clock: Clock, watch: Watch = lambda _line: None) -> None:
         self._subject = subject
-        self._folder = folder
+        self._folder = folder.resolve()
         self._clock = clock
         self._watch = watch
         self._numbers = count(1)

@@ -51,10 +51,10 @@ class TrainScript:
 
     def __init__(self, command: TrainCommand, folder: Path, clock: Clock, options: ScriptOptions | None = None) -> None:
         self._command = command
-        self._folder = folder
+        self._folder = folder.resolve()
         self._clock = clock
         self._options = options or ScriptOptions()
-        self._launcher: Launcher = ColdStarts(folder)
+        self._launcher: Launcher = ColdStarts(self._folder)
         self._met: Observed | None = None
         self._quiet: end_look.State = {}
         self._noise = 0.0

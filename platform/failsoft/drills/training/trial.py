@@ -55,6 +55,7 @@ class Trial:
 
     def __post_init__(self) -> None:
         """Nothing is made yet."""
+        self.folder = self.folder.resolve()  # the processes of the run have another working directory
         self.run = self.folder / "run"
         self.marks = Marks(self.folder / "marks")
         self._name = uuid.uuid4().hex
