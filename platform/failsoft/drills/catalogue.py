@@ -138,20 +138,47 @@ def _served(kind: DrillFault, does: str, asks: str, phases: tuple[Phase, ...] = 
 
 
 _SERVED = (
-    _served(DrillFault.MALFORMED_WAVE, "callers send what can't be parsed", "others notice nothing"),
-    _served(DrillFault.OVERLOAD, "many times the usual requests", "what is too much is refused at once, in words"),
-    _served(DrillFault.CLOCK_JUMP, "the wall clock jumps in every process of the app", _NONE_LOST),
-    _served(DrillFault.PARTITION, "the gateway can't reach the rest for some seconds", _NONE_LOST),
-    _served(DrillFault.KILL_CONTROLLER, "SIGKILL to Serve's controller", _NONE_LOST, _ALL_SERVING),
-    _served(DrillFault.KILL_GATEWAY, "SIGKILL to a replica that takes requests", _FEW_LOST, _ALL_SERVING),
-    _served(DrillFault.GARBAGE_MODEL, "the model's answers become noise", "no bad answer after 5 s"),
-    _served(DrillFault.KILL_REPLICA, "SIGKILL to a model's replica", _NONE_LOST, _ALL_SERVING),
-    _served(DrillFault.SLOW_MODEL, "the model takes longer than its callers wait", _NONE_LOST),
-    _served(DrillFault.HALF_ALIVE_REPLICA, "SIGSTOP to a model's replica", _NONE_LOST),
-    _served(DrillFault.SIGTERM, "SIGTERM to a model's replica", _NONE_LOST),
-    _served(DrillFault.DRAIN, "a replica is asked to finish what it holds and go", _NONE_LOST),
-    _served(DrillFault.CORRUPT_BUNDLE, "a file of the model is changed, and its replica killed", _NONE_LOST),
-    _served(DrillFault.KILL_HEAD, "SIGKILL to Ray's head and all of it", "started again by the same command, whole"),
+    _served(
+        DrillFault.MALFORMED_WAVE,
+        "others send what can't be parsed, or has another form, for 3 s",
+        "none of it ends in a 5xx or in silence, and nobody else notices",
+    ),
+    _served(
+        DrillFault.OVERLOAD, "64 clients more ask at once for 3 s", "what is too much is refused at once, in words"
+    ),
+    _served(DrillFault.CLOCK_JUMP, "time.time() is an hour ahead in every process of the app for 3 s", _NONE_LOST),
+    _served(
+        DrillFault.PARTITION,
+        "SIGSTOP to the controllers and to Ray's store for 4 s: nobody refuses, and nobody answers",
+        _NONE_LOST,
+    ),
+    _served(
+        DrillFault.KILL_CONTROLLER,
+        "SIGKILL to Serve's controller and to that of failsoft's plan at once",
+        f"{_NONE_LOST}; no plan goes back",
+        _ALL_SERVING,
+    ),
+    _served(DrillFault.KILL_GATEWAY, "SIGKILL to one replica that takes requests", _FEW_LOST, _ALL_SERVING),
+    _served(
+        DrillFault.GARBAGE_MODEL,
+        "the model's weights, or what it returns, are noise for 6 s",
+        f"no bad answer after 5 s; {_NONE_LOST}",
+    ),
+    _served(DrillFault.KILL_REPLICA, "SIGKILL to the model's replicas", _NONE_LOST, _ALL_SERVING),
+    _served(DrillFault.SLOW_MODEL, "each call takes twice as long as callers wait, for 5 s", _NONE_LOST),
+    _served(DrillFault.HALF_ALIVE_REPLICA, "SIGSTOP to the model's replicas for 6 s", _NONE_LOST),
+    _served(DrillFault.SIGTERM, "SIGTERM to the model's replicas", _NONE_LOST),
+    _served(DrillFault.DRAIN, "every replica is replaced in good order, as in a rolling update", _NONE_LOST),
+    _served(
+        DrillFault.CORRUPT_BUNDLE,
+        "one byte of the model's largest file is flipped for 8 s, and its replicas are killed",
+        _NONE_LOST,
+    ),
+    _served(
+        DrillFault.KILL_HEAD,
+        "SIGKILL to all of Ray's daemons; then the same command starts the app again",
+        "what is left ends itself within 20 s, and all is whole again after the start; no plan goes back",
+    ),
 )
 TRAINING = tuple(entry.kind for entry in _ENTRIES)
 """What can be done to a train script, in the order of the table."""

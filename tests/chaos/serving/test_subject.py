@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from failsoft.drills.catalogue import entries
 from failsoft.drills.fault import DrillFault, Phase, PlannedFault, Side
 from failsoft.drills.serving.answers import Answer
 from failsoft.drills.serving.course import Blow, Course
@@ -126,6 +127,12 @@ def test_the_profile_is_short_and_the_full_one_has_all_kinds_in_more_phases() ->
     assert short.phases(DrillFault.KILL_REPLICA) == (Phase.LOAD,)
     assert Phase.ROLLOUT in full.phases(DrillFault.KILL_REPLICA)
     assert ServeSubject(target, SystemClock(), kinds=[DrillFault.DRAIN]).kinds == (DrillFault.DRAIN,)
+
+
+def test_the_table_that_users_read_lists_what_is_tried_in_its_order() -> None:
+    listed = entries(Side.SERVING)
+    full = ServeSubject(ServeTarget(app="a.b:app"), SystemClock(), full=True)
+    assert [(entry.kind, entry.phases) for entry in listed] == [(kind, full.phases(kind)) for kind in full.kinds]
 
 
 @pytest.mark.parametrize(
