@@ -251,7 +251,8 @@ class FleetTrial:
         while workers < most and at_s < end_s:
             spare = self.machines.room(at_s) - workers
             back_s = self.machines.next_back_s
-            if spare < 1:
+            # what does not pay back does not do so before one more is there
+            if spare < 1 or not self.setting.resize.worth(workers, min(spare, most - workers)):
                 if back_s is None:
                     return None
                 at_s = max(at_s + look_s, back_s)
