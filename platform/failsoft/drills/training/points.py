@@ -10,7 +10,7 @@ from typing import Any
 from failsoft.drills.fault import Phase, PlannedFault
 from failsoft.drills.training.inside.orders import Event, Trigger
 
-_PREFERRED = ("torch.save", "open", "rename")
+_PREFERRED = ("torch.save", "save_file", "open", "rename")
 """Of saves of the same size: what can be struck in its middle goes first."""
 
 

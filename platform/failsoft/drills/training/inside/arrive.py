@@ -52,6 +52,10 @@ class Arrival:
             self._hook_torch(sys.modules["torch"])
         else:
             sys.meta_path.insert(0, _When("torch", self._hook_torch))
+        if "safetensors.torch" in sys.modules:
+            self._hook_safetensors(sys.modules["safetensors.torch"])
+        else:
+            sys.meta_path.insert(0, _When("safetensors.torch", self._hook_safetensors))
         self._disk.install()
         if self._marks.first(f"main-{self._course.attempt}"):
             self._marks.say("main")
@@ -66,6 +70,9 @@ class Arrival:
             self._wall.jump(strike)
         else:
             act(strike, self._marks)
+
+    def _hook_safetensors(self, module: Any) -> None:
+        module.save_file = self._disk.around_save_file(module.save_file)
 
     def _hook_torch(self, torch: Any) -> None:
         found = importlib.import_module("failsoft.drills.training.inside.torch_hooks")  # it loads torch, we must not

@@ -63,6 +63,22 @@ class DiskHooks:
 
         return noticed
 
+    def around_save_file(self, save: Callable[..., None]) -> Callable[..., None]:
+        """``safetensors`` writes past Python, too: struck before it begins, since it writes aside by itself."""
+
+        @functools.wraps(save)
+        def noticed(tensors: Any, filename: Any, *arguments: Any, **named: Any) -> None:
+            path = self._inside(filename)
+            if path is not None:
+                for strike in self._course.met_save("save_file", path):
+                    self._act(strike)
+                self.trouble.meet()
+            save(tensors, filename, *arguments, **named)
+            if path is not None:
+                self._tell("save_file", path)
+
+        return noticed
+
     def _around_open(self, call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
         def noticed(file: Any, mode: str = "r", *arguments: Any, **named: Any) -> Any:
