@@ -100,7 +100,7 @@ def test_from_a_checkout_failsofts_own_commands_hand_work_to_a_cluster_that_asks
     assert "6379 is Ray's own port" in shell.say("! failsoft train --submit 127.0.0.1:6379")
 
     shell.type("docs/deploy.md", "export RAY_AUTH_MODE")
-    shell.say("serve build serve_apps:app -o built.yaml")
+    shell.type("docs/deploy.md", "serve build")
     shell.type("docs/deploy.md", "serve deploy")
     assert answer(shell)["source"]
     deployed = shell.type("docs/deploy.md", "failsoft serve --address", plus="--gateways 1 --profile drill")
@@ -115,7 +115,7 @@ def test_from_a_wheel_without_a_token_an_app_is_built_deployed_and_changed(wheel
     shell.say("export FAILSOFT_HOME=$HOME/work RAY_AUTH_MODE=disabled")
     assert str(shell.top / "site") in shell.say("python -c 'import failsoft; print(failsoft.__file__)'")
     shell.say("ray start --head --dashboard-host 127.0.0.1")
-    shell.say("serve build serve_apps:app -o serve.yaml")
+    shell.say("serve build serve_apps.built:app -o serve.yaml && sed -i 's/0.0.0.0/127.0.0.1/' serve.yaml")
     shell.say(f"serve deploy --address {DASHBOARD} serve.yaml")
     assert answer(shell)["source"]
     shell.say(f"failsoft train --submit {DASHBOARD} --run sent {SHORT}")
