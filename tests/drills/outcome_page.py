@@ -103,12 +103,12 @@ def _commands(said: dict[str, Any]) -> Iterator[str]:
 
 
 def _command(shown: Shown, one: dict[str, Any] | None) -> str:
-    command = f"`{_cell(shown.text)}`"
+    command = f"`` {_cell(shown.text)} ``"  # so that prose is not searched for commands in here
     if shown.why_not is not None:
         return f"| {command} | not here: {_cell(shown.why_not)} | | |\n"
     if one is None:
         return f"| {command} | never run | | |\n"
-    typed = "" if one["typed"] == shown.text else f", typed as `{_cell(one['typed'])}`"
+    typed = "" if one["typed"] == shown.text else f", typed as `` {_cell(one['typed'])} ``"
     ended = "ran" if one["exit_code"] == 0 else f"ended with {one['exit_code']}"
     return f"| {command} | {ended}{typed} | {one['seconds']:.0f} | {one['date']} |\n"
 
