@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +53,17 @@ FolderOption = Annotated[
 PayloadOption = Annotated[
     list[str] | None, typer.Option("--payload", help="JSON body of a request to the Serve app. Repeatable.")
 ]
+ListOption = Annotated[bool, typer.Option("--list", help="Say which faults there are, and break nothing.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="The same one breaks the same.")]
+CombinationsOption = Annotated[
+    int | None, typer.Option(min=0, help="Sets of two or three faults. [dim]Else 3 in training.[/dim]")
+]
+PatienceOption = Annotated[
+    float | None, typer.Option(min=1.0, help="Seconds without a sign of life. [dim]Else by the quiet run.[/dim]")
+]
+ColdOption = Annotated[bool, typer.Option("--cold", help="A new interpreter for each start, no forks.")]
+RouteOption = Annotated[str | None, typer.Option(help="Route of the Serve app.")]
+FullOption = Annotated[bool, typer.Option("--full", help="Serving: all faults in all phases.")]
 OutOption = Annotated[
     Path | None, typer.Option("--out", help="Folder for matrix.json, matrix.html, junit.xml and what did not survive.")
 ]
@@ -58,15 +71,18 @@ OutOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What is drilled, as the options say."""
+    """What is drilled, and how, as the options say."""
 
     command: TrainCommand | None
-    served: ServeAsked
     results: tuple[str, ...]
     checkpoint: str | None
     cold: bool
     still_s: float | None
+    served: ServeAsked
     full: bool
+    faults: tuple[str, ...]
+    seed: int
+    combinations: int | None
 
     def subjects(self, folder: Path) -> list[Subject]:
         """Both of failsoft's own toys where nothing is named."""
@@ -104,22 +120,18 @@ def drill(
     serve: ServeOption = None,
     address: AddressOption = None,
     fault: FaultOption = None,
-    list_: Annotated[bool, typer.Option("--list", help="Say which faults there are, and break nothing.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="The same one breaks the same.")] = 0,
-    combinations: Annotated[
-        int | None, typer.Option(min=0, help="Sets of two or three faults. [dim]Else 3 in training.[/dim]")
-    ] = None,
+    list_: ListOption = False,
+    seed: SeedOption = 0,
+    combinations: CombinationsOption = None,
     result: ResultOption = None,
     checkpoint: CheckpointOption = None,
     cwd: FolderOption = None,
-    patience: Annotated[
-        float | None, typer.Option(min=1.0, help="Seconds without a sign of life. [dim]Else by the quiet run.[/dim]")
-    ] = None,
-    cold: Annotated[bool, typer.Option("--cold", help="A new interpreter for each start, no forks.")] = False,
-    route: Annotated[str | None, typer.Option(help="Route of the Serve app.")] = None,
+    patience: PatienceOption = None,
+    cold: ColdOption = False,
+    route: RouteOption = None,
     payload: PayloadOption = None,
     with_: WithOption = None,
-    full: Annotated[bool, typer.Option("--full", help="Serving: all faults in all phases.")] = False,
+    full: FullOption = False,
     out: OutOption = None,
     json_: JsonOption = False,
 ) -> None:
@@ -131,25 +143,20 @@ def drill(
     1: nothing could be tried: without any fault the subject is not well.
     """
     if list_:
-        _say_list(json_=json_)
-        return
-    asked = Asked(
-        command=_command(train, module, command, tuple(arguments or ()), cwd),
-        served=ServeAsked(
-            serve=serve,
-            address=address,
-            route=route,
-            payloads=tuple(_json(text) for text in payload or ()),
-            more=tuple(with_ or ()),
-        ),
-        results=tuple(result or ()),
-        checkpoint=checkpoint,
-        cold=cold,
-        still_s=patience,
-        full=full or bool(fault),  # whoever names a fault may name any
-    )
+        return _say_list(json_=json_)
+    trains = _command(train, module, command, tuple(arguments or ()), cwd)
+    how = {"results": tuple(result or ()), "checkpoint": checkpoint, "cold": cold, "still_s": patience}
+    more, bodies = tuple(with_ or ()), _bodies(payload)
+    served = ServeAsked(serve=serve, address=address, route=route, payloads=bodies, more=more)
+    what = {"faults": tuple(fault or ()), "seed": seed, "combinations": combinations}
+    what["full"] = full or bool(fault)  # whoever names a fault may name any
+    _carry_out(Asked(command=trains, served=served, **how, **what), out, json_=json_)  # type: ignore[arg-type]
+
+
+def _carry_out(asked: Asked, out: Path | None, *, json_: bool) -> None:
     folder = out or Path(tempfile.mkdtemp(prefix="failsoft-drill-"))
-    matrices = _drilled(asked, folder, faults=fault or [], seed=seed, combinations=combinations)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # else what the drill has started would outlive it
+    matrices = _drilled(asked, _unused(folder))
     _write(matrices, folder, say=out is not None)
     if json_:
         print_json({"format": 1, "drills": [matrix.as_json() for matrix in matrices]})
@@ -159,6 +166,12 @@ def drill(
         raise typer.Exit(code=1)
     if not all(matrix.passed for matrix in matrices):
         raise typer.Exit(code=LOST)
+
+
+def _unused(folder: Path) -> Path:
+    """For the trials of this drill: those of one before, in the same folder, stay."""
+    names = ("trials", *(f"trials-{number}" for number in range(2, 10_000)))
+    return next(folder / name for name in names if not (folder / name).exists())
 
 
 def _command(
@@ -176,14 +189,17 @@ def _command(
     return TrainCommand(script=train, module=module, program=program, arguments=arguments, folder=cwd)
 
 
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"--payload {text!r} is no JSON: {error}") from error
+def _bodies(payloads: list[str] | None) -> tuple[Any, ...]:
+    found = []
+    for text in payloads or ():
+        try:
+            found.append(json.loads(text))
+        except ValueError as error:
+            raise ConfigError(f"--payload {text!r} is no JSON: {error}") from error
+    return tuple(found)
 
 
-def _drilled(asked: Asked, folder: Path, *, faults: list[str], seed: int, combinations: int | None) -> list[Matrix]:
+def _drilled(asked: Asked, folder: Path) -> list[Matrix]:
     from failsoft.drills.device import device_in_words
     from failsoft.drills.fault import Side
     from failsoft.drills.plan import chosen
@@ -191,19 +207,16 @@ def _drilled(asked: Asked, folder: Path, *, faults: list[str], seed: int, combin
 
     subjects = asked.subjects(folder)
     known = {str(kind) for subject in subjects for kind in subject.kinds}
-    of = {subject.name: [name for name in faults if name in map(str, subject.kinds)] for subject in subjects}
-    if unknown := [name for name in faults if name not in known]:
+    if unknown := [name for name in asked.faults if name not in known]:
         raise ConfigError(f"--fault {unknown[0]} is none that is known here; use one of {', '.join(sorted(known))}")
     matrices = []
     for subject in subjects:
-        if faults and not of[subject.name]:
+        names = [name for name in asked.faults if name in map(str, subject.kinds)]
+        if asked.faults and not names:
             continue
         usual = _TRAINING_COMBINATIONS if subject.side is Side.TRAINING else _SERVING_COMBINATIONS
-        plan = SuitePlan(
-            kinds=chosen(subject, of[subject.name]),
-            seed=seed,
-            combinations=usual if combinations is None else combinations,
-        )
+        together = usual if asked.combinations is None else asked.combinations
+        plan = SuitePlan(kinds=chosen(subject, names), seed=asked.seed, combinations=together)
         with progress.status("drill") as line:
             suite = Suite(subject, folder / str(subject.side), SystemClock(), watch=line.update)
             matrices.append(suite.run(plan, device=device_in_words()))

@@ -56,12 +56,12 @@ with torch.no_grad():
 """
 """Refuses what is not finite, saves aside and renames, goes on where it was, leaves when it is told."""
 
-PLANTED = CAREFUL.replace('kept["next"], kept["refused"]', 'kept["next"] - kept["refused"], kept["refused"]')
-"""A bug that only a refused batch *and* a restart behind it meet: the restart goes back one batch too far."""
+PLANTED = CAREFUL.replace("    model.load", '    if not kept["refused"]:\n        model.load')
+"""A bug that only a refused batch *and* a restart behind it meet: the restart keeps its place, not its weights."""
 
 
 def write(folder: Path, text: str) -> Path:
-    assert text is not CAREFUL or text != PLANTED
+    assert CAREFUL != PLANTED
     path = folder / "own.py"
     path.write_text(text, "utf-8")
     return path

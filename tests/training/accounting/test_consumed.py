@@ -241,16 +241,10 @@ def test_epochs_whose_record_the_disk_refused_are_not_judged(tmp_path: Path, mon
     assert len(group.lost) == 1
 
 
-def test_what_a_disk_refused_down_to_the_last_word_of_it_is_not_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_disk_refused_with_every_word_of_it_is_not_judged(tmp_path: Path) -> None:
     group = Group(tmp_path, 0).work(8).save()
-
-    def full(*_given: object) -> int:
-        raise OSError(errno.ENOSPC, "no space left")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "write", full)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "write", lambda *_given: os.read(-1, 1))  # refuses
         group.work(14).save().end()  # neither records, nor the mark, nor the note that they are missing
     Group(tmp_path, 14).work(18).end()
     found = verify(tmp_path)

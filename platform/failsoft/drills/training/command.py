@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from dataclasses import dataclass
@@ -54,9 +55,14 @@ class TrainCommand:
         if self.script is not None:
             head = [sys.executable, str(self.script.resolve())]
         else:
-            head = [sys.executable, "-m", self.module] if self.module is not None else list(self.program)
+            head = [sys.executable, "-m", self.module] if self.module is not None else self._program()
         return [*head, *self.filled(run)]
 
     def filled(self, run: Path) -> list[str]:
         """The arguments for a trial's run."""
         return [word.replace(RUN_PLACE, str(run)) for word in self.arguments]
+
+    def _program(self) -> list[str]:
+        """With its whole path: a trial has another working directory."""
+        first, *rest = self.program
+        return [os.path.abspath(shutil.which(first) or first), *rest]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import struct
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,12 +27,26 @@ def _tear(path: Path, _chance: random.Random) -> str:
 
 
 def _flip(path: Path, chance: random.Random) -> str:
-    """In the second half, where the numbers are: a header that can't be parsed would be too easy to notice."""
+    """In the exponent of a float32 where the numbers are: a header that can't be parsed would be too easy to notice."""
     content = bytearray(path.read_bytes())
-    place = chance.randrange(len(content) // 2, max(len(content) // 2 + 1, len(content) * 9 // 10))
-    content[place] ^= 1 << chance.randrange(8)
+    begin, end = _numbers(path, content)
+    place = max(0, end - 1 - 4 * chance.randrange(max(1, (end - begin) // 4)))
+    content[place] ^= 1 << 6
     _put(path, bytes(content))
     return f"one bit of {path.name} was flipped, at byte {place}"
+
+
+def _numbers(path: Path, content: bytearray) -> tuple[int, int]:
+    """Where the numbers lie: in the largest tensor of an archive, else in the second half of the file."""
+    if not zipfile.is_zipfile(path):
+        return len(content) // 2, len(content)
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+    tensors = [member for member in members if "/data/" in member.filename] or members
+    largest = max(tensors, key=lambda member: member.file_size)
+    name_and_extra = sum(struct.unpack_from("<HH", content, largest.header_offset + 26))
+    begin = largest.header_offset + 30 + name_and_extra  # of a local header: 30 bytes, then its name and extra field
+    return begin, begin + largest.compress_size
 
 
 def _remove(path: Path, _chance: random.Random) -> str:
