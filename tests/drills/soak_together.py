@@ -144,22 +144,29 @@ def soak(folder: Path, *, minutes: float, seed: int) -> Soaked:
     home, family = Home.find(folder / "home"), Family(os.getpid())
     publish_tiny(home)
     soaked = Soaked(seed=seed, minutes=minutes, began_s=time.monotonic())
-    with own_memory() as memory, ray_head(home.root, num_cpus=_CPUS) as head:
+    with own_memory() as memory:
+        _soak(soaked, home, family, folder)
+        soaked.left = _left(family)
+        soaked.left_in_memory = tuple(sorted(path.name for path in memory.rglob("*") if path.is_file()))
+    return soaked
+
+
+def _soak(soaked: Soaked, home: Home, family: Family, folder: Path) -> None:
+    """From the head's start to its end."""
+    with ray_head(home.root, num_cpus=_CPUS) as head:
         with serving(head, home, folder / "serve.log") as url:
             training = Training(head, home.root, folder / "training.log")
             training.keep_going()
             try:
                 wait_until(lambda: _position(home) > 60, what="the training past its first checkpoint", timeout_s=240)
                 with Traffic(url, TEXTS, rate_hz=RATE_HZ) as traffic:
-                    _under_faults(soaked, Striker(family, home, url, clock=SystemClock(), seed=seed), family, training)
+                    striker = Striker(family, home, url, clock=SystemClock(), seed=soaked.seed)
+                    _under_faults(soaked, striker, family, training)
                 soaked.replies = traffic.replies
             finally:
                 soaked.left_with = training.leave()
                 soaked.restarts_by_hand = training.restarts
         _account(soaked, home)
-        soaked.left_in_memory = tuple(sorted(path.name for path in memory.rglob("*") if path.is_file()))
-    soaked.left = _left(family)
-    return soaked
 
 
 @contextmanager
