@@ -38,6 +38,10 @@ def test_who_is_ahead_is_said_only_beyond_what_a_against_a_differs_by(value: flo
     assert line(CLAIM, ratio(value), ratio(1.04))[-1] == word
 
 
+def test_one_round_says_nothing() -> None:
+    assert line(CLAIM, ratio(0.5, spread=0.0), ratio(1.0))[-1] == "one round only"
+
+
 def test_a_ratio_the_other_way_round_keeps_its_order() -> None:
     found = turned(Ratio(value=4.0, low=2.0, high=5.0, by_minimum=8.0))
     assert (found.value, found.low, found.high, found.by_minimum) == (0.25, 0.2, 0.5, 0.125)
