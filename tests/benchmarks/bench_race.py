@@ -97,7 +97,7 @@ def markdown(sheet: Sheet) -> str:
 
 def line(claim: Claim, ratio: Ratio, control: Ratio | None) -> tuple[str, ...]:
     """One row of the table; who is ahead is said only where the middle half, and A against A, leave no doubt."""
-    edges = (control.value, control.low, control.high) if control else (1.0,)
+    edges = [control.value, control.low, control.high] if control else [1.0]
     chance = max(max(edge, 1.0 / edge) for edge in edges)
     word = "ahead" if ratio.high < 1.0 / chance else "behind" if ratio.low > chance else "no telling"
     if not ratio.low < ratio.high:
