@@ -25,7 +25,7 @@ from tests.benchmarks.race_legs import LEGS, Claim, Leg
 from tests.benchmarks.race_picture import draw
 from tests.conftest import ROOT
 
-FOLDER = Path("build/bench/race")
+FOLDER: Path = Path("build/bench/race")
 QUICK = ("incident_simulated",)
 TABLES = "tables.md"
 _KEEPS_S = 12 * 3600.0
