@@ -19,8 +19,8 @@ from failsoft.health.clock import ManualClock
 from failsoft.health.ledger_files import archives
 from failsoft.serving.watching import answer_history
 from failsoft.serving.watching.answer_history import AnswerHistory
+from failsoft.serving.watching.redaction import HIDDEN
 from failsoft.serving.watching.specimens import (
-    HIDDEN,
     MAX_CHARACTERS,
     SpecimenPolicy,
     Specimens,
