@@ -61,6 +61,7 @@ def test_what_needs_nothing_that_runs(with_release: Shell) -> None:
     shell.type("README.md", "failsoft doctor", ends=(0, 1))
     assert "noticed" in shell.type("README.md", "failsoft simulate")
     assert "of the time is useful" in shell.type("README.md", "failsoft plan")
+    assert "what buys most" in shell.type("README.md", "failsoft fleet", within_s=300.0)
     shell.type("README.md", "failsoft gate", RELEASE, ends=(0, 2))
     shell.type("docs/limits.md", "failsoft purge --home work --older-than")
     shell.type("docs/limits.md", "failsoft purge --home work --caller")
