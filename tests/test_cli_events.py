@@ -107,6 +107,16 @@ def test_words_that_a_terminal_would_obey_or_cannot_write_are_shown_in_their_cod
     assert "half \\udcff: \\u001b[2J \\u001b]0;mine\\u0007 \\u202egnp" in said
 
 
+@pytest.mark.parametrize("text", ["Zürich", "ZÜRICH", 'says "no"', "C:\\temp", "😀 ok", '"kind":"trip"', "\\u00fc"])
+def test_words_are_found_as_people_read_them_and_as_the_line_has_them(tmp_path: Path, text: str) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl", SystemClock(), side=Side.SERVING, subject="g")
+    ledger.record("trip", 'Zürich says "no"', where="C:\\temp", mood="😀 ok")
+    ledger.record("other", "Zurich says no", where="C:temp")
+    assert [
+        json.loads(line)["kind"] for line in failsoft(tmp_path, "events", "--json", "--text", text).splitlines()
+    ] == ["trip"]
+
+
 @pytest.mark.parametrize(
     ("wanted", "at_most"),
     [
@@ -118,6 +128,7 @@ def test_words_that_a_terminal_would_obey_or_cannot_write_are_shown_in_their_cod
         (Wanted(side=Side.TRAINING), 2),
         (Wanted(text='"NUMBER":150'), 5),
         (Wanted(text="ß"), 5),
+        (Wanted(text="STRASSE"), 4),
         (Wanted(since_s=1_700_000_000.0 + 2 * 86_400.0), None),
         (Wanted(since_s=1_700_000_000.0 + 9 * 86_400.0, kind="rare"), 2),
     ],
@@ -131,7 +142,8 @@ def test_read_from_the_end_the_newest_are_those_of_all_that_are_read_from_the_be
     ledger = Ledger(path, clock, side=Side.SERVING, subject="g")
     for number in range(300):
         clock.advance(86_400.0 / 30)
-        ledger.record("rare" if number % 50 == 0 else "usual", "w" * (number % 90), number=number)
+        street = {"street": "Große Straße"} if number % 9 == 0 else {}
+        ledger.record("rare" if number % 50 == 0 else "usual", "w" * (number % 90), number=number, **street)
         if number % 100 == 99:
             put_away(path, full_bytes=1)
     every = [event for event in read_ledger(path).events if wanted.fits(event)]

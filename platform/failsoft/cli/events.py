@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from failsoft.health.retention import DAY_S
 _LOOK_EVERY_S = 0.25
 _LAST = 50
 _FIRST_BYTES, _STRIDE = 1 << 17, 8
+_ESCAPE = b"\\"
+"""Without one a line is ASCII, and says what it shows."""
 _COLOURS = {Side.TRAINING: "cyan", Side.SERVING: "magenta", Side.RELEASE: "green"}
 
 
@@ -40,22 +43,22 @@ class Wanted:
     text: str | None = None
 
     def fits(self, event: Event) -> bool:
-        """Whether the event is one of them; words are looked for in its line, whatever their case."""
+        """Whether the event is one of them; words are looked for in its line and as people read it, in any case."""
         return (
             (self.since_s is None or event.at_s >= self.since_s)
             and (self.side is None or event.side is self.side)
             and (self.kind is None or event.kind == self.kind)
             and (self.subject is None or event.subject == self.subject)
-            and (self.text is None or self.text.casefold() in event.to_line().decode().casefold())
+            and (self.text is None or _has(event, self.text))
         )
 
     def holder(self) -> Callable[[bytes], bool]:
         """Tells of a line whether it may be of one of them, without parsing it. An event's line is its ``to_line``."""
         held = holding(*(word for word in (self.side, self.kind, self.subject) if word is not None))
-        if self.text is None or not self.text.isascii():
+        if self.text is None:
             return held
-        text = self.text.lower().encode()
-        return lambda line: held(line) and text in line.lower()
+        text = self.text.casefold().encode(errors="replace")
+        return lambda line: held(line) and (text in line.lower() or _ESCAPE in line)
 
     def is_past(self, at_s: float) -> bool:
         """Whether what was written before then is too old; a day more is looked at, for clocks are set back."""
@@ -145,6 +148,15 @@ def moment_s(text: str, *, now_s: float) -> float:
         raise ConfigError(
             f"--since is {text!r}; write how long ago, like 90s or 2h, or a moment, like 2026-11-30T02:15"
         ) from error
+
+
+def _has(event: Event, text: str) -> bool:
+    """In the line itself, or in what it says: there ``ü`` and a quotation mark stand as escapes."""
+    line, sought = event.to_line(), text.casefold()
+    if sought in line.decode().casefold():
+        return True
+    words = json.dumps(text, ensure_ascii=False)[1:-1].casefold()
+    return _ESCAPE in line and words in json.dumps(json.loads(line), ensure_ascii=False).casefold()
 
 
 def _new(tail: Tail, wanted: Wanted) -> Iterator[Event]:
