@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import multiprocessing
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -199,6 +200,22 @@ def test_the_last_bytes_begin_in_the_file_that_holds_them_whatever_was_removed_b
     (tmp_path / "ledger.jsonl").write_text("0123")
     assert last_bytes(tmp_path / "ledger.jsonl", at_most) == place
     assert last_bytes(tmp_path / "none" / "ledger.jsonl", at_most) == Position()
+
+
+def test_a_file_that_is_put_away_while_the_last_bytes_are_looked_for_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, look = tmp_path / "ledger.jsonl", Path.stat
+    book(tmp_path).record("trip", "why")
+
+    def late(there: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        found = look(there, follow_symlinks=follow_symlinks)
+        if there == path:
+            there.rename(there.with_name("ledger-000001.jsonl"))
+        return found
+
+    monkeypatch.setattr(Path, "stat", late)
+    assert last_bytes(path, 10) in {Position(), Position(file=1, bytes=look(archives(path)[0]).st_size - 10)}
 
 
 @pytest.mark.usefixtures("small")

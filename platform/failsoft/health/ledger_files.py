@@ -156,7 +156,7 @@ class Position:
 def last_bytes(path: Path, at_most: int) -> Position:
     """A place behind which lie about so many bytes, or fewer; it may be in the midst of a line, which is torn then."""
     for number, there in sorted(_numbered(path).items(), reverse=True):
-        size = there.stat().st_size if there.exists() else 0
+        size = _size(there)
         if size > at_most:
             return Position(file=number, bytes=size - at_most)
         at_most -= size
@@ -269,6 +269,13 @@ def _opened(path: Path) -> BinaryIO | None:
         return path.open("rb")
     except FileNotFoundError:
         return None
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # put away, or removed, since it was listed
+        return 0
 
 
 def _same(opened: BinaryIO, path: Path) -> bool:
