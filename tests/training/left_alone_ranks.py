@@ -128,6 +128,7 @@ def scenes(folder: Path) -> dict[str, Callable[[], object]]:
         "restored": lambda: restored(folder / "g"),
         "of the tree": lambda: worked(ConfigError),
         "of the disk": lambda: worked(OSError),
+        "without a word": lambda: worked(lambda _: TimeoutError()),
         "told": lambda: told("a" * 1000),
         "told nothing": lambda: told(""),
         "told at length": lambda: told("ä" * 20_000),

@@ -18,7 +18,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Said:
     """By scene, what both ranks ended with; each has met the other after each of them."""
     outputs = outputs_of_two("tests.training.left_alone_ranks", str(tmp_path_factory.mktemp("alone")))
     lines = [[json.loads(line) for line in output.splitlines()] for output in outputs]
-    assert [line["met"] for rank in lines for line in rank] == [2] * (13 * 2)
+    assert [line["met"] for rank in lines for line in rank] == [2] * (14 * 2)
     return {one["name"]: [one["said"], other["said"]] for one, other in zip(*lines, strict=True)}
 
 
@@ -41,6 +41,10 @@ def test_a_checkpoint_that_fits_one_rank_alone_is_restored_on_none(said: Said) -
 @pytest.mark.parametrize(("scene", "kind"), [("of the tree", "ConfigError"), ("of the disk", "OSError")])
 def test_work_that_fails_on_one_rank_fails_on_both_in_the_same_way(said: Said, scene: str, kind: str) -> None:
     assert said[scene] == [f"{kind}: rank 1: its mount is gone"] * 2
+
+
+def test_work_that_fails_without_a_word_fails_on_both_by_its_kind(said: Said) -> None:
+    assert said["without a word"] == ["OSError: rank 1: TimeoutError"] * 2
 
 
 @pytest.mark.parametrize(

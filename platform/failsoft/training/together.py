@@ -63,10 +63,11 @@ def done_by_all(ranks: Ranks, work: Callable[[], Done]) -> Done:
     except (FailsoftError, OSError) as error:
         failed = error
     if any_rank(ranks, failed is not None):
-        kind = "OSError" if isinstance(failed, OSError) else type(failed).__name__
-        told = [json.loads(text) for text in ranks.gather(json.dumps([kind, "" if failed is None else str(failed)]))]
         if ranks.world == 1 and failed is not None:
             raise failed
+        kind = "OSError" if isinstance(failed, OSError) else type(failed).__name__
+        why = "" if failed is None else str(failed) or type(failed).__name__  # a timeout often says no word of its own
+        told = [json.loads(text) for text in ranks.gather(json.dumps([kind, why]))]
         first = next((kind for kind, why in told if why), "OSError")
         _refuse([why for _, why in told], OSError if first == "OSError" else lambda said: error_named(first, said))
     return done[0]
