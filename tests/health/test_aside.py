@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -86,3 +88,51 @@ def test_whoever_needs_it_on_the_disk_can_wait_for_it(tmp_path: Path, monkeypatc
         ledger.record(f"number_{number}", "in order")
     ledger.settle()
     assert [event.kind for event in read_ledger(ledger.path).events] == [f"number_{number}" for number in range(20)]
+
+
+def test_an_event_says_what_it_was_told_though_its_data_change_before_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 0.0)
+    ledger = Ledger(tmp_path / "ledger.jsonl", ManualClock(), side=Side.TRAINING, subject="run", patient=False)
+    back, found = threading.Event(), {"loss": 1.0}
+    assert ledger._aside is not None
+    ledger._aside.do(partial(wait_and_note, back, [], 0))
+    ledger.record("validated", "on schedule", metrics=found)
+    found["loss"] = 2.0
+    back.set()
+    ledger.settle()
+    assert [event.data for event in read_ledger(ledger.path).events] == [{"metrics": {"loss": 1.0}}]
+
+
+def refuse_to_start(_thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_where_no_thread_can_be_had_each_errand_is_done_once_by_who_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    aside, done = Aside(ManualClock()), list[int]()
+    with monkeypatch.context() as without:
+        without.setattr(threading.Thread, "start", refuse_to_start)
+        aside.do(partial(done.append, 1))
+        assert done == [1]
+    aside.do(partial(done.append, 2))
+    aside.settle()
+    assert done == [1, 2]
+
+
+LAST_WORDS = """
+import atexit, sys
+from pathlib import Path
+from failsoft.health.clock import SystemClock
+from failsoft.health.ledger import Ledger, Side
+ledger = Ledger(Path(sys.argv[1]), SystemClock(), side=Side.TRAINING, subject="run", patient=False)
+atexit.register(ledger.record, "second", "while the process ends")
+ledger.record("first", "before")
+"""
+
+
+def test_what_is_said_while_the_process_ends_is_written_too(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    ended = subprocess.run([sys.executable, "-c", LAST_WORDS, str(path)], capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
+    assert [event.kind for event in read_ledger(path).events] == ["first", "second"]

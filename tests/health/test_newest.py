@@ -63,3 +63,23 @@ def test_a_disk_that_refuses_is_heard_of_with_the_next_words_which_are_written_a
     newest.hand_over(3)
     newest.settle()
     assert disk.written == [2, 3]
+
+
+def refuse_to_start(_thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_where_no_thread_can_be_had_the_words_wait_for_one_and_that_is_a_refusal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = Disk()
+    disk.back.set()
+    newest = Newest(disk.write)
+    with monkeypatch.context() as without:
+        without.setattr(threading.Thread, "start", refuse_to_start)
+        with pytest.raises(OSError, match="can't start new thread"):
+            newest.hand_over(1)
+        newest.settle()
+    newest.hand_over(2)
+    newest.settle()
+    assert disk.written == [2]

@@ -18,7 +18,8 @@ class Aside:
     """Does what it is given, one after the other. Whoever gives it goes on when it is done, or when that takes long.
 
     So a process that is killed loses no errand on quick storage, and storage that is slow or hangs holds up the work
-    once, for ``PATIENCE_S``. A process that ends waits for what is still to be done.
+    once, for ``PATIENCE_S``. A process that ends waits for what is still to be done. Where no thread can be had (the
+    system has none left, or the process is ending), the errand is done by whoever gives it.
 
     Args:
         clock: measures how long errands take.
@@ -32,11 +33,17 @@ class Aside:
         self._last_s = 0.0
 
     def do(self, errand: Callable[[], None]) -> None:
-        """Have it done; what it raises is lost."""
+        """Have it done; what it raises is lost where a thread does it."""
         if self._thread is None or self._home != os.getpid():  # a fork has no threads of its parent's
             self._thread, self._home, self._newest = ThreadPoolExecutor(max_workers=1), os.getpid(), None
         is_quick = self._last_s <= SLOW_S and (self._newest is None or self._newest.done())
-        self._newest = self._thread.submit(self._do, errand)
+        try:
+            self._newest = self._thread.submit(self._do, errand)
+        except RuntimeError:  # no thread: Python has no other word for it
+            self.settle()
+            self._thread = None  # it may hold the errand, and would do it again
+            self._do(errand)
+            return
         if is_quick:
             wait([self._newest], timeout=PATIENCE_S)
 

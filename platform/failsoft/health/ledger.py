@@ -113,10 +113,11 @@ class Ledger:
         A disk that takes no more words does not end the work that they are about: the event goes to the log instead.
         """
         event = Event(at_s=self._clock.wall_s(), side=self._side, kind=kind, subject=self._subject, why=why, data=data)
+        line = event.to_line()  # now: whoever records goes on with the objects in ``data``
         if self._aside is None:
-            self._keep(event)
+            self._keep(line)
         else:
-            self._aside.do(partial(self._keep, event))
+            self._aside.do(partial(self._keep, line))
         return event
 
     def settle(self) -> None:
@@ -124,15 +125,15 @@ class Ledger:
         if self._aside is not None:
             self._aside.settle()
 
-    def _keep(self, event: Event) -> None:
+    def _keep(self, line: bytes) -> None:
         try:
-            self._append(event)
+            self._append(line)
         except OSError as error:
             self.unrecorded += 1
-            _log.warning("%s can't be written (%s); not in it: %s", self.path, error, event.to_line().decode())
+            _log.warning("%s can't be written (%s); not in it: %s", self.path, error, line.decode())
 
-    def _append(self, event: Event) -> None:
-        size = append_line(self.path, event.to_line())
+    def _append(self, line: bytes) -> None:
+        size = append_line(self.path, line)
         if size >= FULL_BYTES and not self._stays:
             self._put_away()
 

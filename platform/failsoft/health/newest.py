@@ -29,16 +29,25 @@ class Newest(Generic[WordsT]):
         """Have these written, instead of those that still wait; returns at once.
 
         Raises:
-            OSError: what was handed over before could not be written; these are written all the same.
+            OSError: what was handed over before could not be written, and these are written all the same; or there is
+                no thread for it, and they wait for the next ones.
         """
         with self._lock:
             self._waiting[:] = [words]
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._work, name="newest words", daemon=True)
-                self._thread.start()
+                self._begin()
             refusal, self._refusal = self._refusal, None
         if refusal is not None:
             raise refusal
+
+    def _begin(self) -> None:
+        thread = threading.Thread(target=self._work, name="newest words", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has no threads left, or the process is ending
+            self._thread, self._refusal = None, OSError(f"no thread to write with: {error}")
+        else:
+            self._thread = thread
 
     def settle(self) -> None:
         """Wait until nothing is being written any more."""
