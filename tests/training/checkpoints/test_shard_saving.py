@@ -142,6 +142,25 @@ def test_a_failure_that_only_one_rank_knows_is_told_to_the_writer_that_waits(tmp
     assert (event.data["rank"], event.data["name"]) == (1, "position-000000000001")
 
 
+def test_a_failure_elsewhere_that_the_first_can_t_note_on_a_stale_mount_does_not_part_the_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = Pair(shared(tmp_path), (FakeLink(ManualClock()), FakeLink(ManualClock(), refused("no room"))))
+    is_dir = Path.is_dir
+    pair.submit(1)
+    pair.savings[1].look()
+
+    def stale(path: Path) -> bool:
+        if path.name.startswith(".shards-"):
+            raise OSError(errno.ESTALE, "stale file handle")
+        return is_dir(path)
+
+    monkeypatch.setattr(Path, "is_dir", stale)
+    pair.submit(2)
+    assert [one.writer.full for one in pair.savings] == [True, False]  # rank 1's is already at the second one
+    assert pair.savings[1].writer.busy
+
+
 def found_by(pair: Pair) -> list[object]:
     """What each rank of a new attempt would go on from."""
 

@@ -216,14 +216,14 @@ class ShardSaving:
             for rank, failed in enumerate(failures):
                 for name, why in failed.items():
                     staging = Staging(root=self.writer.store.root, name=name, place=place)
-                    if rank and staging.folder.is_dir():
+                    if rank and _is_seen(staging.folder):
                         staging.note_failure(rank, why)
 
 
 def _is_seen(folder: Path) -> bool:
     try:
         return folder.is_dir()
-    except OSError:  # a mount that is stale or forbidden here: the other ranks wait to hear of it
+    except OSError:  # a mount that is stale or forbidden here, for which the other ranks must not wait in vain
         return False
 
 
