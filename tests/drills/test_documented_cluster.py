@@ -115,8 +115,8 @@ def test_from_a_wheel_without_a_token_an_app_is_built_deployed_and_changed(wheel
     shell.say("export FAILSOFT_HOME=$HOME/work RAY_AUTH_MODE=disabled")
     assert str(shell.top / "site") in shell.say("python -c 'import failsoft; print(failsoft.__file__)'")
     shell.say("ray start --head --dashboard-host 127.0.0.1")
+    shell.say(f"failsoft train --submit {DASHBOARD} --run sent {SHORT}")
+    assert "4 batches" in shell.say("failsoft runs sent")
     shell.say("serve build serve_apps.built:app -o serve.yaml && sed -i 's/0.0.0.0/127.0.0.1/' serve.yaml")
     shell.say(f"serve deploy --address {DASHBOARD} serve.yaml")
     assert answer(shell)["source"]
-    shell.say(f"failsoft train --submit {DASHBOARD} --run sent {SHORT}")
-    assert "4 batches" in shell.say("failsoft runs sent")
