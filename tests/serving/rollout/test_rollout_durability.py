@@ -106,6 +106,37 @@ def test_the_slower_the_disk_the_less_often_counts_are_stored_for_all_gateways_w
     assert 1 <= world.store.saves - before <= at_most
 
 
+def test_storage_that_refuses_slowly_is_asked_as_seldom_as_one_that_stores_slowly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, tries = world_at(Stage.SERVING), list[float]()
+
+    def refuse(_store: MemoryStore, _state: RolloutState) -> None:
+        world.clock.advance(10.0)
+        tries.append(world.clock.monotonic_s())
+        raise PlanStoreError("stale file handle")
+
+    monkeypatch.setattr(MemoryStore, "save", refuse)
+    began_s = world.clock.monotonic_s()
+    world.run(600.0, good=1)
+    assert 1 <= len(tries) * 10.0 <= (world.clock.monotonic_s() - began_s) / 10.0
+
+
+def test_one_hang_of_the_disk_does_not_leave_an_hour_of_counts_unstored(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, save, tries = world_at(Stage.SERVING), MemoryStore.save, list[float]()
+
+    def hang_once(store: MemoryStore, state: RolloutState) -> None:
+        if not tries:
+            world.clock.advance(600.0)
+        tries.append(world.clock.monotonic_s())
+        save(store, state)
+
+    monkeypatch.setattr(MemoryStore, "save", hang_once)
+    world.run(330.0, good=1)
+    assert tries[1] - tries[0] <= 301.0
+    assert len(tries) > 10, "and as often as before from then on"
+
+
 @pytest.mark.parametrize("stage", Stage)
 @pytest.mark.parametrize("jump_s", [86_400.0, -86_400.0, -3600.0])
 def test_a_wall_clock_that_jumps_changes_nothing(stage: Stage, jump_s: float) -> None:

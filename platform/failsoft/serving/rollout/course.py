@@ -6,6 +6,7 @@ longer counts is forgotten.
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 
@@ -46,6 +47,8 @@ class Course:
         self._clock, self._rng = clock, rng
         self.policy, self.around = policy, around
         self.now_s = self.kept_s = self.shaped_s = clock.monotonic_s()
+        self.kept_or_refused_s = -math.inf
+        """When storage last ended with timers and counts, whether it took them or not."""
         self.keep_took_s = 0.0
         self.durable = DurablePlan(store, around, release=release)
         self.gather = Gatherer(
@@ -103,9 +106,12 @@ class Course:
     def keep(self, state: RolloutState) -> None:
         """Store what is no part of the plan, under the same plan. Raises as :meth:`go` does."""
         began_s = self._clock.monotonic_s()
-        self.durable.keep(state)
-        self.kept_s = self._clock.monotonic_s()
-        self.keep_took_s = self.kept_s - began_s
+        try:
+            self.durable.keep(state)
+            self.kept_s = self._clock.monotonic_s()
+        finally:
+            self.kept_or_refused_s = self._clock.monotonic_s()
+            self.keep_took_s = self.kept_or_refused_s - began_s
 
     def fall(self, why: str) -> None:
         """The subject loses all trust; a release on trial that did so too often is given up. Raises as :meth:`go`."""

@@ -15,8 +15,9 @@ from failsoft.serving.rollout.judgement import Action, Decision, Evidence, answe
 from failsoft.serving.rollout.shaping import Situation, shape_of
 
 _NEEDS_S = 1.0
-_KEEP_REST = 20.0
-"""Storing takes a twentieth of the controller's time at most, whatever the disk."""
+_KEEP_REST, _KEEP_REST_AT_MOST_S = 20.0, 300.0
+"""Storing takes a twentieth of the controller's time at most, on any disk that answers, or refuses, within 15 s. What
+hung once for longer does not leave an hour of counts unstored."""
 
 
 class Pacer:
@@ -43,7 +44,9 @@ class Pacer:
     def keep(self) -> None:
         """Store timers and counts every so often; on slow storage less often, since all gateways wait meanwhile."""
         course = self._course
-        if course.now_s - course.kept_s >= max(course.policy.keep_every_s, _KEEP_REST * course.keep_took_s):
+        rest_s = min(_KEEP_REST * course.keep_took_s, _KEEP_REST_AT_MOST_S)
+        has_rested = course.now_s - course.kept_or_refused_s >= rest_s
+        if has_rested and course.now_s - course.kept_s >= course.policy.keep_every_s:
             course.keep(course.state)
 
     def decide(self) -> Decision:

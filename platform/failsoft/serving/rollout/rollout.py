@@ -198,8 +198,8 @@ class Rollout:
         try:
             self._pacer.act()
             self._pacer.keep()
-        except PlanStoreError:  # recorded where it arose; the old plan stays true
-            self._quiet_until_s = now_s + _RETRY_S
+        except PlanStoreError:  # recorded where it arose, maybe after long; the old plan stays true
+            self._quiet_until_s = self._course.pass_time() + _RETRY_S
 
     def status(self) -> dict[str, Any]:
         """What is known and what it waits for, for people."""
