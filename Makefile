@@ -4,6 +4,7 @@
 #   make drill              the long tests that break real Ray on purpose, an hour; how each ended goes to docs/drills.md
 #   make landing            of these one of each kind: what CI runs
 #   make soak               ten thousand steps through all that can go wrong with data, memory and pace
+#                           and an hour of training and serving under random faults; FAILSOFT_SOAK_MINUTES=10 for less
 #   make lint               what CI checks: format, style, types, layers
 #   make package            the wheel and the source archive in dist, the same bytes each time from one commit
 #   make format             rewrite the files in the house format
