@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from failsoft.errors import PlanStoreError
+from failsoft.errors import PlanOvertakenError, PlanStoreError
 from failsoft.health.sequential import Tally
 from failsoft.serving.plan.planstore import PlanStore, RolloutState
 from failsoft.serving.rollout import transitions
@@ -57,6 +57,47 @@ def test_a_state_that_a_later_version_wrote_is_read_without_what_it_added(
     monkeypatch.undo()
     assert "added_later" in newest_file(tmp_path).read_text("utf-8")
     assert stored(tmp_path) == FULL
+
+
+def with_a_later_stage(monkeypatch: pytest.MonkeyPatch, store: PlanStore, state: RolloutState) -> None:
+    body = state.as_json()
+    body["plan"]["stage"] = "a_later_stage"
+    with monkeypatch.context() as patched:
+        patched.setattr(RolloutState, "as_json", lambda _state: body)
+        store.save(state)
+
+
+def test_a_plan_that_this_version_cannot_read_is_not_written_over_by_whoever_led_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, later = PlanStore(tmp_path), PlanStore(tmp_path)
+    before.save(numbered(1))
+    later.load()
+    with_a_later_stage(monkeypatch, later, numbered(2))
+    with pytest.raises(PlanOvertakenError, match="another controller"):
+        before.save(numbered(2))
+    later.save(numbered(3))
+
+
+def test_whoever_starts_on_a_plan_that_it_cannot_read_goes_on_from_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PlanStore(tmp_path)
+    store.save(numbered(1))
+    with_a_later_stage(monkeypatch, store, numbered(2))
+    earlier = PlanStore(tmp_path)
+    loaded = earlier.load()
+    assert loaded is not None
+    assert loaded.state == numbered(1)
+    assert "a_later_stage" in str(loaded.damaged)
+    earlier.save(numbered(3))
+    loaded = PlanStore(tmp_path).load()
+    assert loaded is not None
+    assert loaded.state == numbered(3)
+    with pytest.raises(PlanOvertakenError):
+        store.save(numbered(4))
+    earlier.save(numbered(4))
+    assert stored(tmp_path) == numbered(4)
 
 
 def test_the_last_of_many_writes_is_the_truth_and_only_two_files_stay(tmp_path: Path) -> None:

@@ -91,7 +91,8 @@ class Loaded:
 class _Slot:
     write: int
     writer: str
-    state: RolloutState
+    body: Mapping[str, Any]
+    """A whole state, which another version may have written in words that this one does not know."""
 
 
 class PlanStore:
@@ -112,15 +113,17 @@ class PlanStore:
         Raises:
             PlanStoreError: the files can't be read, or none of those that are there is valid.
         """
-        found: list[_Slot] = []
+        seen: list[_Slot] = []
+        found: list[tuple[int, RolloutState]] = []
         damage: list[str] = []
         for name in _SLOTS:
             try:
                 slot = self._read(name)
+                if slot is not None:
+                    seen.append(slot)
+                    found.append((slot.write, RolloutState.of(slot.body)))
             except _ILL as error:
                 damage.append(f"{self.folder / name} is damaged ({error.__class__.__name__}: {error})")
-                continue
-            found += [slot] if slot is not None else []
         if not found and damage:
             raise PlanStoreError(
                 f"{'; '.join(damage)}: no valid plan is left; gateways keep the plan they have. Move these files away "
@@ -128,9 +131,9 @@ class PlanStore:
             )
         if not found:
             return None
-        newest = max(found, key=lambda slot: slot.write)
+        newest = max(seen, key=lambda slot: slot.write)
         self._write, self._writer = newest.write, newest.writer
-        return Loaded(state=newest.state, damaged="; ".join(damage) or None)
+        return Loaded(state=max(found, key=lambda one: one[0])[1], damaged="; ".join(damage) or None)
 
     def save(self, state: RolloutState) -> None:
         """Make ``state`` durable.
@@ -154,7 +157,7 @@ class PlanStore:
         self._write, self._writer = write, self._name
 
     def _refuse_if_overtaken(self) -> None:
-        """What can't be read hides no other writer for long: each writes both files in turn."""
+        """What is torn hides no other writer for long: each writes both files in turn."""
         for name in _SLOTS:
             try:
                 slot = self._read(name)
@@ -163,8 +166,8 @@ class PlanStore:
             known = slot is None or slot.write < self._write or (slot.write, slot.writer) == (self._write, self._writer)
             if slot is not None and not known:
                 raise PlanOvertakenError(
-                    f"{self.folder / name} holds plan {slot.state.plan.epoch}, written by another controller since: "
-                    "that one leads, and this one changes nothing any more"
+                    f"{self.folder / name} was written by another controller since (write {slot.write}): that one "
+                    "leads, and this one changes nothing any more"
                 )
 
     def _read(self, name: str) -> _Slot | None:
@@ -179,7 +182,7 @@ class PlanStore:
         write, body = int(record["write"]), record["state"]
         if record["format"] != FORMAT or record["digest"] != _digest(write, body):
             raise ValueError(f"format {record['format']} with a digest that does not fit")
-        return _Slot(write=write, writer=str(record.get("writer", "")), state=RolloutState.of(body))
+        return _Slot(write=write, writer=str(record.get("writer", "")), body=body)
 
 
 @contextmanager
