@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from failsoft.artifacts.store import ArtifactStore
 from failsoft.errors import TrainingError
+from failsoft.health import aside
 from failsoft.health.clock import ManualClock
 from failsoft.health.faults import Fault, FaultKind, FaultPlan
-from failsoft.health.ledger import read_ledger
+from failsoft.health.ledger import Ledger, Side, read_ledger
 from failsoft.training.checkpoints.checkpoint import newest_healthy
 from failsoft.training.checkpoints.writer import CheckpointWriter
 from failsoft.training.checkpoints.writer_link import Message
@@ -137,3 +139,26 @@ def test_a_newest_checkpoint_cut_to_nothing_is_put_aside_for_the_one_before(tmp_
     toy_loop(tmp_path).run()
     assert event(tmp_path, "checkpoint_quarantined").data["name"] == "position-000000000024"
     assert event(tmp_path, "restored").data["checkpoint"] == "position-000000000016"
+
+
+def test_on_storage_that_answers_late_the_last_words_of_a_run_are_written_before_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aside, "PATIENCE_S", 0.0)
+    loop, waited_for = toy_loop(tmp_path), threading.Event()
+    ledger = Ledger(tmp_path / "late.jsonl", ManualClock(), side=Side.TRAINING, subject="run", patient=False)
+    loop.checkpoints.ledger, settle = ledger, ledger.settle
+
+    def settled(*, within_s: float | None = None) -> None:
+        waited_for.set()  # as late as it can be
+        settle(within_s=within_s)
+
+    def answer_late() -> None:
+        assert waited_for.wait(60.0)
+
+    monkeypatch.setattr(ledger, "settle", settled)
+    assert ledger._aside is not None
+    ledger._aside.do(answer_late)
+    written_behind(loop).checkpoints.submit(loop.state, {})
+    loop.checkpoints.close()
+    assert [event.kind for event in read_ledger(ledger.path).events] == ["checkpoint_published"]

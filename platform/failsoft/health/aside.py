@@ -47,10 +47,10 @@ class Aside:
         if is_quick:
             wait([self._newest], timeout=PATIENCE_S)
 
-    def settle(self) -> None:
-        """Wait until all is done."""
+    def settle(self, *, within_s: float | None = None) -> None:
+        """Wait until all is done, or so long."""
         if self._newest is not None and self._home == os.getpid():
-            wait([self._newest])
+            wait([self._newest], timeout=within_s)
 
     def __getstate__(self) -> dict[str, object]:
         """A copy in another process begins with a thread of its own."""

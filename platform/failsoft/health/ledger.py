@@ -120,10 +120,10 @@ class Ledger:
             self._aside.do(partial(self._keep, line))
         return event
 
-    def settle(self) -> None:
-        """Wait until all that was recorded is on the disk, or was refused by it."""
+    def settle(self, *, within_s: float | None = None) -> None:
+        """Wait until all that was recorded is on the disk, or was refused by it, or so long."""
         if self._aside is not None:
-            self._aside.settle()
+            self._aside.settle(within_s=within_s)
 
     def _keep(self, line: bytes) -> None:
         try:

@@ -209,6 +209,7 @@ class Checkpoints:
         if self.mirror is not None:
             self.mirror.part()
             self.look()
+        self.ledger.settle(within_s=_LAST_WAIT_S)  # a worker that Ray ends loses what is not written yet
 
     def restore(
         self, state: TrainingState, *, seed: int, before_step: int | None = None, keep_counts: bool = False
