@@ -15,7 +15,8 @@ from failsoft.drills.fault import DrillFault, PlannedFault
 def damage(path: Path, fault: PlannedFault) -> str:
     """Damage one file as the fault says; what was done, in words.
 
-    Its time of change stays: the disk did it, nobody wrote.
+    Its time of change stays: the disk did it, nobody wrote. Other names of the same file (hard links, perhaps outside
+    of the run) keep what they had.
     """
     return _DAMAGES[fault.kind](path, random.Random(fault.seed))
 
@@ -38,15 +39,19 @@ def _flip(path: Path, chance: random.Random) -> str:
 
 def _numbers(path: Path, content: bytearray) -> tuple[int, int]:
     """Where the numbers lie: in the largest tensor of an archive, else in the second half of the file."""
-    if not zipfile.is_zipfile(path):
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [one for one in archive.infolist() if 0 <= one.header_offset <= len(content) - 30]
+    except (zipfile.BadZipFile, NotImplementedError, ValueError):
+        members = []  # no archive, or one that is ill already
+    if not members:
         return len(content) // 2, len(content)
-    with zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
     tensors = [member for member in members if "/data/" in member.filename] or members
     largest = max(tensors, key=lambda member: member.file_size)
     name_and_extra = sum(struct.unpack_from("<HH", content, largest.header_offset + 26))
     begin = largest.header_offset + 30 + name_and_extra  # of a local header: 30 bytes, then its name and extra field
-    return begin, begin + largest.compress_size
+    end = min(begin + largest.compress_size, len(content))
+    return (begin, end) if begin < end else (len(content) // 2, len(content))
 
 
 def _remove(path: Path, _chance: random.Random) -> str:
@@ -64,6 +69,10 @@ DAMAGING = frozenset(_DAMAGES)
 
 
 def _put(path: Path, content: bytes) -> None:
-    before = path.stat()
-    path.write_bytes(content)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    place = path.resolve()  # a link in the run to another file of it stays one
+    before = place.stat()
+    aside = place.with_name(f".{place.name}.damaged")
+    aside.write_bytes(content)
+    aside.chmod(before.st_mode & 0o7777)
+    os.utime(aside, ns=(before.st_atime_ns, before.st_mtime_ns))
+    aside.replace(place)

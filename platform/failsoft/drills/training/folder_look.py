@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zipfile
+import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -17,6 +18,11 @@ _ASIDE = (".tmp", ".temp", ".part", ".partial", ".aside", ".lock", ".writing", "
 """Endings by which writers say that a file is not meant to be read yet."""
 _ZIPPED = {".pt", ".pth", ".ckpt", ".bin", ".npz", ".zip"}
 _HOLDS_TENSORS = _ZIPPED | {".safetensors", ".npy", ".distcp", ".pkl"}
+UNREADABLE = (
+    *(ValueError, OSError, LookupError, TypeError, AttributeError, OverflowError, MemoryError),
+    *(RuntimeError, zipfile.BadZipFile, zlib.error, struct.error),
+)
+"""What reading somebody's file of unknown content ends in; of zip files also an encrypted or an unknown method."""
 _MANIFEST = "manifest.json"
 _PLENTY_BYTES = 1 << 26
 """A larger zip is looked at for its end only."""
@@ -57,7 +63,7 @@ def newest_large(run: Path, pattern: str | None = None, *, below: str = "") -> P
         pattern: only files that fit it, as in ``checkpoints/*.pt``.
         below: where the largest saves were seen, without their numbers; what lies there goes first.
     """
-    files = [path for path in visible(run) if pattern is None or path.relative_to(run).match(pattern)]
+    files = [path for path in _own(run) if pattern is None or path.relative_to(run).match(pattern)]
     likely = [path for path in files if below and without_numbers(path, run).startswith(below)]
     files = likely if likely and pattern is None else files
     tensors = [path for path in files if path.suffix in _HOLDS_TENSORS]
@@ -65,6 +71,12 @@ def newest_large(run: Path, pattern: str | None = None, *, below: str = "") -> P
     largest = max((path.stat().st_size for path in files), default=0)
     large = [path for path in files if path.stat().st_size >= max(1, largest // 2)]
     return max(large, key=lambda path: path.stat().st_mtime_ns, default=None)
+
+
+def _own(run: Path) -> Iterator[Path]:
+    """Not what a link points to outside of the run: a dataset or pretrained weights of the user's are none of ours."""
+    home = run.resolve()
+    return (path for path in visible(run) if path.resolve().is_relative_to(home))
 
 
 def _wrong_with(path: Path) -> str | None:
@@ -79,8 +91,8 @@ def _wrong_with(path: Path) -> str | None:
             return _archive(path)
     except FileNotFoundError:  # removed meanwhile, by a process that is still at work
         return None
-    except (ValueError, OSError) as error:
-        return str(error)
+    except UNREADABLE as error:
+        return str(error) or type(error).__name__
     return None
 
 
