@@ -6,14 +6,16 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from failsoft.drills.fault import DrillFault
 from failsoft.drills.training.inside.marks import Marks
 from failsoft.drills.training.launch import Launcher, Start, Started, end_all
 from failsoft.drills.training.leftovers import alive, words_of
 from failsoft.health.clock import Clock
 
 _TICK_S = 0.05
-_STRAGGLE_S = 2.0
-"""So long a helper (a writer, a loader's worker) may outlive the process that it belongs to."""
+_STRAGGLE_S = 8.0
+"""So long a helper (a writer, a loader's worker) may outlive the process that it belongs to: workers of torch's
+DataLoader look every 5 s whether theirs is still there (``MP_STATUS_CHECK_INTERVAL``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,8 @@ class Watcher:
             started.wait(10.0)
         seconds = self._clock.monotonic_s() - began_s
         left = () if hung else self._stragglers(start)
+        if not alive(start.trial, self._sessions):
+            self._sessions = ()  # all is over, and the system may give their numbers to strangers
         own = {process: count for process, count in self._marks.counts().items() if process not in before}
         return Attempt(
             status=started.status(),
@@ -116,7 +120,8 @@ class Watcher:
 
     def _loose(self, start: Start) -> list[int]:
         """Alive, less those that hang in a disk by the drill's own doing: nobody can end a call that never returns."""
-        stuck = {mark["pid"] for mark in self._marks.read() if mark["what"] == "struck" and mark["on"] == "save"}
+        hung = [mark for mark in self._marks.read() if mark["what"] == "struck" and mark["kind"] == DrillFault.HANG]
+        stuck = {mark["pid"] for mark in hung if mark["on"] == "save"}
         return [pid for pid in alive(start.trial, self._sessions) if pid not in stuck]
 
 

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from failsoft.drills.training.folder_look import UNREADABLE
 from failsoft.drills.training.inside.marks import Marks
 
 State = Mapping[str, Tensor]
 
 
-def end_state(marks: Marks, run: Path, results: Sequence[str]) -> State | None:
+def end_state(marks: Marks, run: Path, results: Sequence[str], *, start: int = 1) -> State | None:
     """What the last process that ended by itself has learnt, and the result files; None: it left nothing.
+
+    Of the last start only: what an earlier one held in memory when it failed is gone, unless somebody saved it.
 
     Args:
         marks: of the trial.
         run: its run's folder.
         results: files below it that count, too; one that is absent makes the state unlike any other.
+        start: number of the last start.
     """
-    ends = [mark for mark in marks.read() if mark["what"] == "end"]
+    ends = [mark for mark in marks.read() if mark["what"] == "end" and mark["attempt"] == start]
     found: dict[str, Tensor] = {}
     if ends:
         found |= torch.load(marks.file(str(ends[-1]["file"])), weights_only=True)
@@ -71,10 +78,11 @@ def _counts(name: str) -> bool:
 def _content(path: Path) -> dict[str, Tensor]:
     if not path.exists():
         return {}
-    if path.suffix == ".safetensors":
-        return load_file(path)
-    if path.suffix in {".pt", ".pth", ".ckpt", ".bin"}:
-        return _tensors(torch.load(path, weights_only=True, map_location="cpu"), "")
+    with suppress(*UNREADABLE, pickle.UnpicklingError, SafetensorError):  # torn, or more than weights: its bytes tell
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        if path.suffix in {".pt", ".pth", ".ckpt", ".bin"}:
+            return _tensors(torch.load(path, weights_only=True, map_location="cpu"), "")
     return {"bytes": torch.frombuffer(bytearray(path.read_bytes() or b"\0"), dtype=torch.uint8)}
 
 

@@ -162,7 +162,12 @@ def _elsewhere(found: Evidence) -> Judgement | None:
 
 def _left_out(found: Evidence) -> Judgement | None:
     """Memory is no reason to leave a sample out; a batch in pieces moves weights a little (batch norm, dropout)."""
-    if found.kinds != {DrillFault.OUT_OF_MEMORY} or found.without_batch is None or found.distance is None:
+    if (
+        DrillFault.OUT_OF_MEMORY not in found.kinds
+        or found.kinds & _REFUSABLE
+        or found.without_batch is None
+        or found.distance is None
+    ):
         return None
     same = max(SAME, NEAR * found.allowance.noise)
     return _lost("the batch that did not fit was left out") if found.without_batch <= same < found.distance else None
@@ -175,7 +180,9 @@ def _thrown_away(found: Evidence) -> Judgement | None:
 
 def _survived(found: Evidence) -> Judgement:
     distance = found.distance or 0.0
-    if distance <= max(SAME, NEAR * found.allowance.noise):
+    if not found.allowance.noise <= SAME and distance <= NEAR * found.allowance.noise:
+        said = f"weights {distance:.2g} from the quiet run's, as two quiet runs are {found.allowance.noise:.2g} apart"
+    elif distance <= SAME:
         said = "the same weights as the quiet run"
     elif found.without_batch is not None and found.without_batch <= max(SAME, NEAR * found.allowance.noise):
         said = "the weights of the quiet run without that batch"

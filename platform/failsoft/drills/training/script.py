@@ -18,7 +18,8 @@ from failsoft.drills.training.damage import DAMAGING
 from failsoft.drills.training.exactness import exactness_of
 from failsoft.drills.training.folder_look import newest_large
 from failsoft.drills.training.inside.orders import Event, Strike
-from failsoft.drills.training.judgement import OF_A_BATCH, Allowance, Evidence, judge
+from failsoft.drills.training.inside.trouble import DISK_KINDS
+from failsoft.drills.training.judgement import OF_A_BATCH, SAME, Allowance, Evidence, judge
 from failsoft.drills.training.launch import ColdStarts, Launcher, WarmStarts
 from failsoft.drills.training.mends import mend_of
 from failsoft.drills.training.points import Observed, observed, point_of
@@ -28,7 +29,6 @@ from failsoft.errors import TrainingError
 from failsoft.health.clock import Clock
 
 _LEAST_STILL_S = 10.0
-_OF_DISKS = frozenset({DrillFault.FULL_DISK, DrillFault.SLOW_DISK, DrillFault.READ_ONLY_DISK})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ class TrainScript:
         met = self._known()
         if kind is DrillFault.KILL_DRIVER and met.processes == 1:
             return "one process is both driver and worker here: see kill-worker"
-        if kind in _OF_DISKS and met.save_key is None:
+        if kind in DISK_KINDS and met.save_key is None:
             return "the script saves nothing, so no disk matters to it"
         if kind in DAMAGING and newest_large(self._folder / "quiet" / "run", self._options.checkpoint) is None:
             return "the script leaves no file that a restart could read"
@@ -107,10 +107,14 @@ class TrainScript:
         self._still_s = self._options.still_s or 60.0
         second = self._run(folder / "quiet-again")
         self._still_s = self._options.still_s or max(_LEAST_STILL_S, 3.0 * second.attempts[-1].seconds)
-        state = end_look.end_state(second.marks, second.run, self._options.results)
+        if second.attempts[-1].backwards != first.attempts[-1].backwards:
+            return _unlike(first, second)
+        state = self._end_of(second)
         self._noise = 0.0 if state is None else end_look.distance(state, self._quiet)
         met = self._known()
         why = f"{met.backwards} steps, {met.looks} looks without gradients, saves: {met.save_key or 'none'}"
+        if not self._noise <= SAME:
+            why += f"; two quiet runs end {self._noise:.2g} apart, and what differs less can't be told: seed the script"
         return Reference(good=True, why=why, seconds=second.attempts[-1].seconds)
 
     def trial(self, faults: Sequence[PlannedFault], folder: Path) -> Outcome:
@@ -177,6 +181,9 @@ class TrainScript:
         trial.carry_out()
         return trial
 
+    def _end_of(self, trial: Trial) -> end_look.State | None:
+        return end_look.end_state(trial.marks, trial.run, self._options.results, start=len(trial.attempts))
+
     def _learn_from(self, quiet: Trial) -> tuple[str, str] | None:
         """Remember the quiet run; else what is wrong with it, and the mend."""
         last = quiet.attempts[-1]
@@ -186,7 +193,10 @@ class TrainScript:
         self._met = observed(quiet.marks.read(), quiet.marks.counts())
         if self._met.backwards == 0:
             return "no gradients were computed by torch in any of its processes", "give a script that trains with torch"
-        state = end_look.end_state(quiet.marks, quiet.run, self._options.results)
+        absent = [name for name in self._options.results if not (quiet.run / name).is_file()]
+        if absent:
+            return f"it leaves no file {absent[0]} in the run's folder", f"look into {quiet.run}, and mend --result"
+        state = self._end_of(quiet)
         if state is None:
             return "no weights were found when it ended", "name the files of its result: --result weights.pt"
         if not end_look.finite(state):
@@ -209,7 +219,7 @@ class TrainScript:
             self.notes.append(f"each start is a new interpreter: {error}")
 
     def _evidence(self, trial: Trial, strikes: Sequence[Strike]) -> Evidence:
-        state = end_look.end_state(trial.marks, trial.run, self._options.results)
+        state = self._end_of(trial)
         without = [self._states_without(strike) for strike in strikes if _is_of_a_batch(strike)]
         moves = [max(end_look.distance(other, self._quiet) for other in states) for states in without if states]
         only = without[0] if len(without) == 1 and state is not None else ()
@@ -235,9 +245,20 @@ class TrainScript:
                 self._run(self._folder / f"without-{count}-{rewinds}", leave_out=count, rewinds=rewinds)
                 for rewinds in (False, True)
             ]
-            states = (end_look.end_state(run.marks, run.run, self._options.results) for run in runs)
+            states = map(self._end_of, runs)
             self._without[count] = tuple(state for state in states if state is not None)
         return self._without[count]
+
+
+def _unlike(first: Trial, second: Trial) -> Reference:
+    """A run that finds what another one left is no trial: it may have nothing left to do."""
+    steps, others = first.attempts[-1].backwards, second.attempts[-1].backwards
+    return Reference(
+        good=False,
+        why=f"of two quiet runs one takes {steps} steps and the other {others}, so no trial can be compared",
+        seconds=second.attempts[-1].seconds,
+        mend="have it keep all its files in the run's folder, {run}, and take as many steps each time",
+    )
 
 
 def _is_of_a_batch(strike: Strike) -> bool:

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from failsoft.drills.fault import DrillFault, PlannedFault
+from failsoft.drills.fault import DrillFault
 from failsoft.drills.training.attempt import Attempt, Patience, Watcher
 from failsoft.drills.training.command import TrainCommand
 from failsoft.drills.training.damage import DAMAGING, damage
 from failsoft.drills.training.folder_look import newest_large, torn_files
 from failsoft.drills.training.inside.marks import Marks
 from failsoft.drills.training.inside.orders import Orders, Strike
+from failsoft.drills.training.inside.trouble import DISK_KINDS
 from failsoft.drills.training.launch import Launcher, Start
 from failsoft.health.clock import Clock
 
@@ -60,7 +61,8 @@ class Trial:
         self.marks = Marks(self.folder / "marks")
         self._name = uuid.uuid4().hex
         self._damaged: set[Path] = set()
-        self._undone = [strike.fault for strike in self.strikes if strike.fault.kind in DAMAGING]
+        self._undone = [strike for strike in self.strikes if strike.fault.kind in DAMAGING]
+        self._carried_out: set[str] = set()
 
     def carry_out(self) -> None:
         """Start until it has finished, or a user would give up."""
@@ -86,8 +88,17 @@ class Trial:
 
     @property
     def struck(self) -> frozenset[str]:
-        """Names of the faults that came to strike."""
-        return frozenset(str(mark["name"]) for mark in self.marks.read() if mark["what"] == "struck")
+        """Names of the faults that came to strike.
+
+        A disk that nobody met, or a checkpoint that could not be damaged, was no fault: somebody inside may have
+        started the killed process again before the drill could.
+        """
+        marks = self.marks.read()
+        names = {str(mark["name"]) for mark in marks if mark["what"] == "struck"}
+        met = {str(mark["name"]) for mark in marks if mark["what"] == "met"}
+        idle = {strike.name for strike in self.strikes if strike.fault.kind in DISK_KINDS} - met
+        spared = {strike.name for strike in self.strikes if strike.fault.kind in DAMAGING} - self._carried_out
+        return frozenset(names - idle - spared)
 
     def _start(self, orders: Path) -> Start:
         return Start(
@@ -118,17 +129,18 @@ class Trial:
         self.torn += [one for one in torn_files(self.run, known=self._damaged) if one not in self.torn]
         if self.attempts[-1].status != 0 and self._undone:
             self._forget_memory()
-            for fault in self._undone:
-                self._damage(fault)
+            for strike in self._undone:
+                self._damage(strike)
             self._undone = []
 
-    def _damage(self, fault: PlannedFault) -> None:
+    def _damage(self, strike: Strike) -> None:
         victim = newest_large(self.run, self.bench.checkpoint, below=self.below)
         if victim is None:
             self.done.append("there was no checkpoint to damage")
             return
         self._damaged |= {victim, *victim.parent.glob("manifest.json")}
-        self.done.append(damage(victim, fault))
+        self.done.append(damage(victim, strike.fault))
+        self._carried_out.add(strike.name)
 
     def _forget_memory(self) -> None:
         """Its snapshots in memory of the host: of a checkpoint that is read again, the machine is another one."""

@@ -58,7 +58,7 @@ class Arrival:
             sys.meta_path.insert(0, _When("safetensors.torch", self._hook_safetensors))
         self._disk.install()
         if self._marks.first(f"main-{self._course.attempt}"):
-            self._marks.say("main")
+            self._marks.introduce("main")
             for strike in list(self._course.met_start()):
                 self.strike(strike)
 

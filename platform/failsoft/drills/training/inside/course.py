@@ -52,7 +52,7 @@ class Course:
         """One more is over; the first one makes this process the one that trains."""
         if self._backwards is None:
             self._backwards = Counter(self.marks, BACKWARDS, self.attempt)
-            self.marks.say("trains")
+            self.marks.introduce("trains")
         self._backwards.add()
 
     def met_start(self) -> Iterator[Strike]:

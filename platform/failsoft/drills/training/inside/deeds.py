@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 from failsoft.drills.fault import DrillFault
-from failsoft.drills.training.inside.marks import Marks
+from failsoft.drills.training.inside.marks import Marks, born
 from failsoft.drills.training.inside.orders import Strike
 
 Deed = Callable[[Strike, Marks], None]
@@ -25,7 +25,7 @@ def act(strike: Strike, marks: Marks) -> bool:
 
 def _kill_worker(_strike: Strike, marks: Marks) -> None:
     """The process that trains, and this one: whoever writes for it dies with its machine."""
-    for pid in (*_training(marks), os.getpid()):
+    for pid in (*_named(marks, "trains"), os.getpid()):
         _signal(pid, signal.SIGKILL)
 
 
@@ -64,12 +64,13 @@ _DEEDS: dict[DrillFault, Deed] = {
 
 def _main(marks: Marks) -> int:
     """The process that the user started."""
-    started = [int(mark["pid"]) for mark in marks.read() if mark["what"] == "main"]
-    return started[-1] if started else os.getpid()
+    return next(iter(_named(marks, "main")), os.getpid())
 
 
-def _training(marks: Marks) -> list[int]:
-    return [int(mark["pid"]) for mark in marks.read() if mark["what"] == "trains"][-1:]
+def _named(marks: Marks, what: str) -> list[int]:
+    """The last process that said so, where it is still there: of an earlier start the number may be a stranger's."""
+    last = [mark for mark in marks.read() if mark["what"] == what][-1:]
+    return [int(mark["pid"]) for mark in last if mark["born"] is not None and mark["born"] == born(int(mark["pid"]))]
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

@@ -57,7 +57,13 @@ class EndState:
         _save(tensors, path)
         course = self._course
         course.marks.say(
-            "end", file=path.name, finite=finite, backwards=course.backwards, looks=course.looks, modules=_loaded()
+            "end",
+            attempt=course.attempt,
+            file=path.name,
+            finite=finite,
+            backwards=course.backwards,
+            looks=course.looks,
+            modules=_loaded(),
         )
 
     def _tensors(self) -> dict[str, Tensor]:

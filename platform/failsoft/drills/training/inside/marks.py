@@ -12,6 +12,8 @@ from typing import Any
 from failsoft.health.json_object import json_object
 
 _LINES = "marks.jsonl"
+_BIRTH_FIELD = 19
+"""Of ``/proc/PID/stat``, behind the name."""
 _COUNT = struct.Struct("<Q")
 BACKWARDS, LOOKS = "backwards", "looks"
 """What is counted: backward passes, and calls with gradients off."""
@@ -31,6 +33,10 @@ class Marks:
             os.write(handle, line.encode())
         finally:
             os.close(handle)
+
+    def introduce(self, what: str) -> None:
+        """Add a line by which this process is known from any later one that gets its number."""
+        self.say(what, born=born(os.getpid()))
 
     def first(self, name: str) -> bool:
         """Whether nobody was here under this name before, in any process or attempt."""
@@ -66,6 +72,14 @@ class Marks:
         for (number, _pid), count in self.counts(what).items():
             most[number] = max(most.get(number, 0), count)
         return sum(count for number, count in most.items() if number < attempt)
+
+
+def born(pid: int) -> str | None:
+    """When a process began, as the system counts it: a number alone may be somebody else's by now. None: it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[_BIRTH_FIELD]
+    except (OSError, IndexError):
+        return None
 
 
 class Counter:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
+from pathlib import Path
 
 from failsoft.drills.fault import DrillFault
 from failsoft.drills.training.inside.marks import Marks
@@ -11,10 +13,12 @@ from failsoft.drills.training.inside.orders import Orders, Strike
 from failsoft.health.clock import Clock
 
 LASTS_S = 1.5
-"""So long a disk is full or read-only: an operator who clears it, or a quota that is raised."""
+"""So long a disk is full or read-only, from the first call that meets it: an operator who clears it, or a quota that is
+raised. Counted from the blow, it would be over before a script that writes once a minute noticed."""
 SLOW_S = 0.3
 """So much longer each call takes on a slow disk."""
-_KINDS = (DrillFault.FULL_DISK, DrillFault.SLOW_DISK, DrillFault.READ_ONLY_DISK)
+DISK_KINDS = (DrillFault.FULL_DISK, DrillFault.SLOW_DISK, DrillFault.READ_ONLY_DISK)
+_ARMED = "armed"
 _SAYS = {DrillFault.FULL_DISK: errno.ENOSPC, DrillFault.READ_ONLY_DISK: errno.EROFS}
 
 
@@ -24,7 +28,7 @@ class DiskTrouble:
     def __init__(self, marks: Marks, orders: Orders, clock: Clock) -> None:
         self._marks = marks
         self._clock = clock
-        self._strikes = orders.strikes_of(*_KINDS)
+        self._strikes = orders.strikes_of(*DISK_KINDS)
         self._busy = False
 
     @property
@@ -33,9 +37,8 @@ class DiskTrouble:
         return bool(self._strikes)
 
     def begin(self, strike: Strike) -> None:
-        """From now on."""
-        until_s = self._clock.monotonic_s() + strike.fault.number("lasts_s", LASTS_S)
-        self._marks.file(f"disk-{strike.name}").write_text(repr(until_s), "utf-8")
+        """From now on; its time runs from the first call that meets it."""
+        self._place(strike).write_text(_ARMED, "utf-8")
 
     @property
     def full(self) -> bool:
@@ -55,25 +58,38 @@ class DiskTrouble:
             return
         self._busy = True  # looking at marks opens files
         try:
-            now = self._now()
+            now = [strike for strike in self._now() if makes or strike.fault.kind is not DrillFault.FULL_DISK]
+            for strike in now:
+                self._met(strike)
         finally:
             self._busy = False
         for strike in now:
-            self._refuse(strike, makes=makes)
+            self._refuse(strike)
 
-    def _refuse(self, strike: Strike, *, makes: bool) -> None:
+    def _met(self, strike: Strike) -> None:
+        """Somebody meets it: its time begins, and the drill is told that it was no idle threat."""
+        if self._marks.first(f"met-{strike.name}"):
+            until_s = self._clock.monotonic_s() + strike.fault.number("lasts_s", LASTS_S)
+            self._place(strike).write_text(repr(until_s), "utf-8")
+            self._marks.say("met", name=strike.name)
+
+    def _refuse(self, strike: Strike) -> None:
         kind = strike.fault.kind
         if kind is DrillFault.SLOW_DISK:
             self._clock.sleep_s(strike.fault.number("slow_s", SLOW_S))
-        elif makes or kind is DrillFault.READ_ONLY_DISK:
+        else:
             number = _SAYS[kind]
             raise OSError(number, os.strerror(number))
+
+    def _place(self, strike: Strike) -> Path:
+        return self._marks.file(f"disk-{strike.name}")
 
     def _now(self) -> list[Strike]:
         return [strike for strike in self._strikes if self._clock.monotonic_s() < self._until_s(strike)]
 
     def _until_s(self, strike: Strike) -> float:
         try:
-            return float(self._marks.file(f"disk-{strike.name}").read_text("utf-8"))
+            told = self._place(strike).read_text("utf-8")
+            return math.inf if told == _ARMED else float(told)
         except (OSError, ValueError):
             return 0.0
