@@ -68,9 +68,13 @@ def test_ill_weights_that_would_stand_in_for_another_release_do_not() -> None:
     assert (held.stage, held.stand_in, held.mirror_share) == (Stage.SHADOW, None, 1.0)
 
 
+def test_a_trip_that_a_gateway_of_a_later_version_tells_is_heard() -> None:
+    assert Trip.of(ILL.as_json() | {"added_later": [1]}) == ILL
+
+
 def test_a_trip_travels_as_plain_values_and_anything_else_is_refused() -> None:
     assert Trip.of(ILL.as_json()) == ILL
-    for body in ({}, ILL.as_json() | {"colour": "red"}, ILL.as_json() | {"more": 1}):
+    for body in ({}, ILL.as_json() | {"colour": "red"}, {"colour": "blue", "more": 1}):
         with pytest.raises(ConfigError, match="not a trip"):
             Trip.of(body)
 

@@ -16,7 +16,9 @@ from failsoft.health.signals import Level, SignalPolicy
 from failsoft.health.window import Outcome
 from failsoft.serving.plan.plan import Arm
 from failsoft.serving.rollout.evidence import Counts, Gatherer, OutcomeBatch, interleaved
+from failsoft.serving.watching.beside import Beside
 
+PAIR = Beside.pair(confidence=0.9, live_confidence=0.8, latency_ms=3.0, live_latency_ms=5.0)
 COUNTS = st.dictionaries(st.sampled_from(Outcome), st.integers(0, 40))
 
 
@@ -35,7 +37,15 @@ def test_a_batch_survives_json(outcomes: dict[Outcome, int]) -> None:
     assert OutcomeBatch.of(batch(3, outcomes).as_json()) == batch(3, outcomes)
 
 
-@pytest.mark.parametrize("body", [{}, {"outcomes": {"sideways": 1}}, batch(1, {}).as_json() | {"extra": 1}])
+def test_what_a_gateway_of_a_later_version_reports_is_counted_without_what_it_added() -> None:
+    """While an app is upgraded, or an upgrade is taken back, gateways of both versions report to one controller."""
+    told = replace(batch(3, {Outcome.GOOD: 2}), beside=PAIR)
+    body = told.as_json() | {"added_later": 1}
+    body["beside"] |= {"added_later": [1, 2], "later_bins": [3]}
+    assert OutcomeBatch.of(body) == told
+
+
+@pytest.mark.parametrize("body", [{}, {"outcomes": {"sideways": 1}}, {"outcomes": {}, "extra": 1}])
 def test_what_is_not_a_batch_is_refused(body: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="not an outcome batch"):
         OutcomeBatch.of(body)

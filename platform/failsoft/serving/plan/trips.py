@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from failsoft.errors import ConfigError
-from failsoft.serving.plan.plan import Colour, RoutingPlan, Stage
+from failsoft.serving.plan.plan import Colour, RoutingPlan, Stage, known_fields
 from failsoft.serving.rollout.stages import WATCHED
 
 
@@ -57,12 +57,12 @@ class Trip:
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Trip:
-        """Read what :meth:`as_json` gave.
+        """Read what :meth:`as_json` gave, here or in another version.
 
         Raises:
-            ConfigError: fields are missing or unknown.
+            ConfigError: fields are missing, or no trip's.
         """
         try:
-            return cls(**(dict(body) | {"colour": Colour(body["colour"])}))
+            return cls(**(known_fields(cls, body) | {"colour": Colour(body["colour"])}))
         except (ValueError, TypeError, KeyError) as error:
             raise ConfigError(f"not a trip: {error.__class__.__name__}: {error}") from error

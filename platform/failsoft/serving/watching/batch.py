@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from failsoft.errors import ConfigError
 from failsoft.health.monitor import BAD
 from failsoft.health.window import Outcome
-from failsoft.serving.plan.plan import Arm
+from failsoft.serving.plan.plan import Arm, known_fields
 from failsoft.serving.watching.beside import NOTHING_BESIDE, Beside, beside_of
 
 KeyT = TypeVar("KeyT")
@@ -138,13 +138,14 @@ class OutcomeBatch:
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> OutcomeBatch:
-        """Read what :meth:`as_json` gave.
+        """Read what :meth:`as_json` gave, here or in another version.
 
         Raises:
-            ConfigError: fields are missing, unknown or impossible, or the batch is larger than any traffic makes one.
+            ConfigError: fields are missing or impossible, an outcome is unknown, or the batch is larger than any
+                traffic makes one.
         """
         try:
-            fields = dict(body)
+            fields = known_fields(cls, body)
             outcomes = {Outcome(name): count for name, count in fields.pop("outcomes").items()}
             callers = {int(caller): dict(part) for caller, part in fields.pop("callers", {}).items()}
             if (

@@ -12,6 +12,7 @@ from operator import add
 from typing import Any
 
 from failsoft.errors import ConfigError
+from failsoft.serving.plan.plan import known_fields
 
 BINS = 10
 _NONE = (0,) * BINS
@@ -94,7 +95,8 @@ def beside_of(body: Mapping[str, Any] | None) -> Beside:
     """Read what :meth:`Beside.as_json` gave; raises what a wrong value raises."""
     if not body:
         return NOTHING_BESIDE
-    values: dict[str, Any] = {name: tuple(value) if "bins" in name else value for name, value in body.items()}
+    known = known_fields(Beside, body).items()
+    values: dict[str, Any] = {name: tuple(value) if "bins" in name else value for name, value in known}
     return Beside(**values)
 
 
