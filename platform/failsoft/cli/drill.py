@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from failsoft.cli.app import app, console
@@ -218,7 +219,9 @@ def _drilled(asked: Asked, folder: Path) -> list[Matrix]:
         together = usual if asked.combinations is None else asked.combinations
         plan = SuitePlan(kinds=chosen(subject, names), seed=asked.seed, combinations=together)
         with progress.status("drill") as line:
-            suite = Suite(subject, folder / str(subject.side), SystemClock(), watch=line.update)
+            suite = Suite(
+                subject, folder / str(subject.side), SystemClock(), watch=lambda words: line.update(escape(words))
+            )
             matrices.append(suite.run(plan, device=device_in_words()))
     return matrices
 
@@ -236,7 +239,7 @@ def _write(matrices: list[Matrix], folder: Path, *, say: bool) -> None:
         ("matrix.html", to_html(matrices)),
         ("junit.xml", to_junit(matrices)),
     ):
-        write_durably(folder / name, text.encode())
+        write_durably(folder / name, text.encode("utf-8", "replace"))  # names of files may be no text
         if say:
             typer.echo(f"written: {folder / name}", err=True)
 
@@ -246,7 +249,7 @@ def _show(matrices: list[Matrix], folder: Path) -> None:
 
     for matrix in matrices:
         print_matrix(matrix, console)
-    console.print(f"page, JSON and JUnit, and the trials that did not survive: {folder}", soft_wrap=True)
+    console.print(f"page, JSON and JUnit, and the trials that did not survive: {escape(str(folder))}", soft_wrap=True)
 
 
 def _say_list(*, json_: bool) -> None:

@@ -110,7 +110,7 @@ class Suite:
         self._watch(f"{self._subject.name}: {_words(trial)}")
         try:
             return self._subject.trial(trial, self._new(_name(trial)))
-        except FailsoftError as error:  # the drill failed, not the subject: nothing is known, and the others go on
+        except (FailsoftError, OSError) as error:  # the drill failed, not the subject: the others go on
             return Outcome(faults=trial, survived=None, seconds=0.0, why=f"the drill itself failed: {error}")
 
     def _new(self, name: str) -> Path:

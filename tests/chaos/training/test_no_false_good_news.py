@@ -151,3 +151,26 @@ def test_a_script_whose_trials_would_say_nothing_is_told_so_first(
     script.close()
     assert not found.good
     assert says in found.why
+
+
+def test_a_file_that_the_quiet_run_leaves_in_lines_of_json_is_not_torn_by_a_fault(tmp_path: Path) -> None:
+    logs = CAREFUL.replace("    if number %", "    print('{}', file=open('metrics.json', 'a'))\n    if number %")
+    script = TrainScript(
+        TrainCommand(script=write(tmp_path, logs)), tmp_path / "drill", SystemClock(), ScriptOptions(warm=False)
+    )
+    (tmp_path / "reference").mkdir()
+    assert script.reference(tmp_path / "reference").good
+    found = script.trial([PlannedFault(kind=DrillFault.CLOCK_JUMP, phase=Phase.START)], tmp_path / "one")
+    script.close()
+    assert found.good, found.why
+
+
+def test_a_module_is_found_from_where_it_is_typed_and_a_named_file_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "src")
+    assert TrainCommand(module="my.train").search == (str(tmp_path), str(tmp_path / "src"))
+    words = TrainCommand(program=("env", "python", "train.py", "--name", "a b")).words(tmp_path / "run")
+    assert words[1:] == ["python", str(tmp_path / "train.py"), "--name", "a b"]

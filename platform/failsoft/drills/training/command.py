@@ -58,11 +58,20 @@ class TrainCommand:
             head = [sys.executable, "-m", self.module] if self.module is not None else self._program()
         return [*head, *self.filled(run)]
 
+    @property
+    def search(self) -> tuple[str, ...]:
+        """Where Python looks for modules beside its own places: ``python -m`` looks where the user types it."""
+        here = [os.path.abspath(self.folder or ".")] if self.module is not None else []
+        given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        return (*here, *(os.path.abspath(place) for place in given if place))
+
     def filled(self, run: Path) -> list[str]:
         """The arguments for a trial's run."""
         return [word.replace(RUN_PLACE, str(run)) for word in self.arguments]
 
     def _program(self) -> list[str]:
-        """With its whole path: a trial has another working directory."""
+        """With whole paths, also of words that name a file here: a trial has another working directory."""
         first, *rest = self.program
-        return [os.path.abspath(shutil.which(first) or first), *rest]
+        moved = self.folder is None
+        words = [os.path.abspath(word) if moved and Path(word).is_file() else word for word in rest]
+        return [os.path.abspath(shutil.which(first) or first), *words]

@@ -103,7 +103,7 @@ class ColdStarts:
         """As the user's shell does it."""
         self._site.mkdir(parents=True, exist_ok=True)
         (self._site / "sitecustomize.py").write_text(_ARRIVAL, "utf-8")
-        path = os.pathsep.join([str(self._site), *filter(None, [os.environ.get("PYTHONPATH")])])
+        path = os.pathsep.join([str(self._site), *start.command.search])
         with start.log.open("ab") as log:
             process = subprocess.Popen(
                 start.command.words(start.run),
@@ -161,8 +161,8 @@ class WarmStarts:
 
     def start(self, start: Start) -> Started:
         """A fork, which becomes the script."""
-        path = os.pathsep.join([str(self._site), *filter(None, [os.environ.get("PYTHONPATH")])])
         command = start.command
+        path = os.pathsep.join([str(self._site), *command.search])
         order = {
             "log": str(start.log),
             "environment": start.environment() | {"PYTHONPATH": path},
@@ -170,6 +170,7 @@ class WarmStarts:
             "script": None if command.script is None else str(command.script.resolve()),
             "module": command.module,
             "arguments": command.filled(start.run),
+            "search": command.search,
         }
         return _Warm(int(self._ask(order)), self)
 

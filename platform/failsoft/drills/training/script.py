@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,6 +60,7 @@ class TrainScript:
         self._quiet: end_look.State = {}
         self._noise = 0.0
         self._usual: frozenset[str] = frozenset()
+        self._odd: frozenset[str] = frozenset()
         self._without: dict[int, tuple[end_look.State, ...]] = {}
         self._still_s = self._options.still_s or _LEAST_STILL_S
         self.notes: list[str] = []
@@ -138,7 +140,7 @@ class TrainScript:
             why="; ".join([word.why, *trial.done]),
             lost=evidence.exact.lost,
             repeated=evidence.exact.repeated,
-            torn=len(trial.torn),
+            torn=len(evidence.torn),
             left=sum(len(attempt.left) for attempt in trial.attempts),
             again=evidence.again,
             seen=what_was_seen(trial.run, trial.attempts, self._usual),
@@ -187,8 +189,9 @@ class TrainScript:
     def _learn_from(self, quiet: Trial) -> tuple[str, str] | None:
         """Remember the quiet run; else what is wrong with it, and the mend."""
         last = quiet.attempts[-1]
-        if last.status != 0 or last.hung:
-            how = "stood still" if last.hung else f"ended with exit status {last.status}"
+        if last.status != 0 or last.hung or last.left:
+            ended = f"left behind {last.left[0]}" if last.left else f"ended with exit status {last.status}"
+            how = "stood still" if last.hung else ended
             return f"without any fault it {how}: {last.last_words}", f"its output: {quiet.folder / 'output.log'}"
         self._met = observed(quiet.marks.read(), quiet.marks.counts())
         if self._met.backwards == 0:
@@ -202,6 +205,7 @@ class TrainScript:
         if not end_look.finite(state):
             return "without any fault its weights are not finite", "mend the script first"
         self._quiet = state
+        self._odd = frozenset(quiet.torn)
         self._usual = frozenset(event.kind for event in ledger_events(quiet.run))
         return None
 
@@ -229,13 +233,18 @@ class TrainScript:
             planned=len(strikes),
             attempts=tuple(trial.attempts),
             due=self._known().backwards,
-            torn=tuple(trial.torn),
+            torn=self._torn_by_the_fault(trial),
             exact=exactness_of(trial.run),
             is_finite=None if state is None else end_look.finite(state),
             distance=None if state is None else end_look.distance(state, self._quiet),
             without_batch=None if state is None else min((end_look.distance(state, one) for one in only), default=None),
             allowance=Allowance(noise=self._noise, batch=sum(moves) if moves else None),
         )
+
+    def _torn_by_the_fault(self, trial: Trial) -> tuple[str, ...]:
+        """What the quiet run leaves in no better state (lines of JSON in a .json file) is the script's own form."""
+        odd = {_place(one) for one in self._odd}
+        return tuple(one for one in trial.torn if _place(one) not in odd)
 
     def _states_without(self, strike: Strike) -> tuple[end_look.State, ...]:
         """Ends of quiet runs that leave out the update which this fault strikes: as it is, and as if it never came."""
@@ -259,6 +268,11 @@ def _unlike(first: Trial, second: Trial) -> Reference:
         seconds=second.attempts[-1].seconds,
         mend="have it keep all its files in the run's folder, {run}, and take as many steps each time",
     )
+
+
+def _place(torn: str) -> str:
+    """The file of a line of :func:`torn_files`, as another run may name it."""
+    return re.sub(r"\d+", "#", torn.partition(": ")[0])
 
 
 def _is_of_a_batch(strike: Strike) -> bool:

@@ -59,6 +59,7 @@ def become(order: dict[str, Any]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = [order["script"] or order["module"], *order["arguments"]]
     sys.path[0] = os.getcwd() if order["module"] else str(Path(order["script"]).parent)
+    sys.path[1:1] = [place for place in order["search"] if place not in sys.path]
     arrive()
 
 
