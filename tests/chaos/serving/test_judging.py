@@ -121,6 +121,7 @@ def test_a_plan_that_goes_back_is_seen_and_replicas_that_follow_a_moment_later_a
         ({"blows": []}, "no fault was carried out"),
         ({"answers": asked(until_s=1.5)[:9]}, "too few requests"),
         ({"knows_right": False}, "nobody can tell a bad answer"),
+        ({"answers": [replace(one, right=None) for one in asked()]}, "nobody can tell a bad answer"),
         (
             {"blows": [Blow(kind=DrillFault.SLOW_MODEL, struck_s=2.0, mended_s=6.0, words="slow", reached=False)]},
             "it never struck: slow",

@@ -155,7 +155,8 @@ def _doubt(course: Course) -> str:
         (not missed, f"it never struck: {missed[0].words}" if missed else ""),
         (len(course.answers) >= max(10.0, _ASKED_FRACTION * planned), "too few requests could be sent to tell"),
         (
-            course.knows_right or all(blow.kind is not DrillFault.GARBAGE_MODEL for blow in course.blows),
+            (course.knows_right and any(one.right is not None for one in course.answers))
+            or all(blow.kind is not DrillFault.GARBAGE_MODEL for blow in course.blows),
             "the healthy app answers the same request differently each time, so nobody can tell a bad answer",
         ),
     )
