@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 from failsoft.errors import ConfigError, NoRayError
 from failsoft.local_ray import local_ray, settle_environment
@@ -46,26 +46,13 @@ def _private(config: JobConfig) -> Iterator[None]:
     from ray._private.utils import get_num_cpus  # noqa: PLC0415 -- the same; knows of containers' limits
 
     limits, threads = WorkerRange.of(config.workers), config.threads_per_worker
-    with _started(num_cpus=private_workers(limits, int(get_num_cpus()), threads) * threads):
+    with local_ray(num_cpus=private_workers(limits, int(get_num_cpus()), threads) * threads):
         gpus = int(ray.cluster_resources().get("GPU", 0.0)) if config.gpu else limits.least
         if gpus < limits.least:
             raise ConfigError(
                 f"each worker, {limits.least} at least, is to have a GPU, and this machine has {gpus}; ask for fewer "
                 "workers, train without --gpu, or name a cluster that has GPUs by RAY_ADDRESS"
             )
-        yield
-
-
-@contextmanager
-def _started(*, num_cpus: int) -> Iterator[None]:
-    """A private Ray; Ray gives itself half a minute to come up, which a busy machine may not have."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(local_ray(num_cpus=num_cpus))
-        except Exception as error:
-            if type(error) is Exception or isinstance(error, RuntimeError | ConnectionError | TimeoutError):
-                raise NoRayError(f"no Ray came up on this machine: {error}") from error
-            raise
         yield
 
 

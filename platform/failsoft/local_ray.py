@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from failsoft.errors import ConfigError
+from failsoft.errors import ConfigError, NoRayError
 
 
 @contextmanager
@@ -25,22 +25,36 @@ def local_ray(*, num_cpus: int) -> Iterator[None]:
 
     Raises:
         ConfigError: this process loaded Ray with other settings already.
+        NoRayError: no Ray came up; it gives itself half a minute, which a busy machine may not have.
     """
     settle_environment()
+    _begin(num_cpus)
     import ray  # noqa: PLC0415 -- must come after its environment is settled
 
-    ray.init(
-        address="local",
-        num_cpus=num_cpus,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.WARNING,
-        _node_ip_address="127.0.0.1",
-    )
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _begin(num_cpus: int) -> None:
+    import ray  # noqa: PLC0415 -- must come after its environment is settled
+
+    try:
+        ray.init(
+            address="local",
+            num_cpus=num_cpus,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.WARNING,
+            _node_ip_address="127.0.0.1",
+        )
+    except Exception as error:  # Ray says by a bare Exception that its node did not come up
+        if type(error) is Exception or isinstance(error, RuntimeError | ConnectionError | TimeoutError):
+            raise NoRayError(
+                f"no Ray came up on this machine: {error} Where other work keeps it busy, start again when it is done"
+            ) from error
+        raise  # not of Ray's start
 
 
 def settle_environment() -> None:

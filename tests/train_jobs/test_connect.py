@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -25,13 +24,14 @@ def test_a_range_of_workers_on_one_machine_ends_where_its_cores_do_and_never_bel
 def test_a_private_ray_that_does_not_come_up_is_no_ray_and_no_bug(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def fail(**_options: object) -> AbstractContextManager[None]:
+    def fail(**_options: object) -> None:
         raise error
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr("train_jobs.connect.settle_environment", lambda: None)
-    monkeypatch.setattr("train_jobs.connect.local_ray", fail)
-    with pytest.raises(NoRayError, match=str(error)), connected(JobConfig(home=tmp_path, run="r")):
+    monkeypatch.setattr("failsoft.local_ray.settle_environment", lambda: None)
+    monkeypatch.setattr("ray.init", fail)
+    with pytest.raises(NoRayError, match=f"{error}.*start again"), connected(JobConfig(home=tmp_path, run="r")):
         pass
 
 
