@@ -86,6 +86,8 @@ ELSEWHERE = {
     "ckpt diff": "tests/test_cli_checkpoints.py",
     "dlq replay": "tests/train_jobs/test_letters.py",
     "alerts test": "tests/test_cli_alerts.py",
+    "drill": "tests/test_cli_drill.py",
+    "fleet": "tests/test_cli_fleet.py",
 }
 """Those that need a trained model or somebody who answers; the file that asks them for JSON."""
 IN_DRILLS = {

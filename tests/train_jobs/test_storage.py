@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from failsoft.errors import ConfigError, PreemptedError, StorageAwayError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.clock import ManualClock
 from failsoft.health.ledger import Event, Ledger, Side, read_ledger
+from failsoft.health.ledger_files import Tail
 from failsoft.training.checkpoints.driver_lock import sole_driver
 from failsoft.training.survival.supervise import RestartPolicy
 from train_jobs.attempts import Attempts
@@ -127,15 +128,15 @@ def test_a_run_that_is_told_to_leave_does_not_wait_for_its_storage(tmp_path: Pat
 
 
 def test_a_ledger_that_cannot_be_read_is_waited_for_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk, reads = Desk(tmp_path), list[Path]()
+    desk, looks, read = Desk(tmp_path), list[Tail](), Tail.file_by_file
 
-    def stale_once(path: Path) -> object:
-        reads.append(path)
-        if len(reads) == 2:
+    def stale_once(tail: Tail) -> Iterator[list[bytes]]:
+        looks.append(tail)
+        if len(looks) == 2:
             raise OSError(116, "Stale file handle")
-        return read_ledger(path)
+        return read(tail)
 
-    monkeypatch.setattr("train_jobs.attempts.read_ledger", stale_once)
+    monkeypatch.setattr(Tail, "file_by_file", stale_once)
 
     def run_once() -> str | None:
         desk.leave_checkpoint(30)
