@@ -77,8 +77,15 @@ class NetworkCluster:
             f"--dashboard-port={DASHBOARD}",
         ]
         more = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(self.folder / "gcs")}
-        self._node(self.head, [*address, f"--temp-dir={self.folder / 'ray'}"], more)
-        wait_until(self._head_answers, what="the head", timeout_s=120)
+        # Ray refuses to start where the last head was while it sees others' processes that name that one: machines here
+        # are networks apart, and share one table of processes.
+        (self.folder / "ray" / "ray_current_cluster").unlink(missing_ok=True)
+        log, _ = self._node(self.head, [*address, f"--temp-dir={self.folder / 'ray'}"], more)
+        try:
+            wait_until(self._head_answers, what="the head", timeout_s=120)
+        except TimeoutError as error:
+            error.add_note(log.read_text("utf-8", "replace")[-3000:])
+            raise
 
     def add_worker(self, name: str) -> Machine:
         """One CPU more; returns when it has joined. Ray gives a node half a minute, a busy machine may need more."""

@@ -14,7 +14,7 @@ from failsoft.health.clock import Clock
 from failsoft.health.faults import Fault, FaultKind, FaultMoment
 
 
-class _InfGradient(torch.autograd.Function):
+class InfGradient(torch.autograd.Function):
     """Adds nothing to the loss, and one Inf to the first entry of a parameter's gradient."""
 
     @staticmethod
@@ -38,7 +38,7 @@ def strike_loss(loss: Tensor, kinds: Iterable[FaultKind], model: nn.Module) -> T
         if kind is FaultKind.NAN_BATCH:
             loss = loss * torch.nan
         elif kind is FaultKind.INF_GRADIENT:
-            loss = loss + _InfGradient.apply(next(model.parameters()))  # type: ignore[no-untyped-call]
+            loss = loss + InfGradient.apply(next(model.parameters()))  # type: ignore[no-untyped-call]
     return loss
 
 

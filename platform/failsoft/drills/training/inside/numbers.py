@@ -12,27 +12,10 @@ from torch.utils import _pytree as pytree
 from failsoft.drills.fault import DrillFault
 from failsoft.drills.training.inside.marks import Marks
 from failsoft.drills.training.inside.orders import Strike
+from failsoft.training.faulty import InfGradient
 
 SPIKE_FACTOR = 1000.0
 """A spike's outputs are so many times too large."""
-
-
-class _InfGradient(torch.autograd.Function):
-    """Adds nothing to the loss, and one Inf to the first entry of a parameter's gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, parameter: Tensor) -> Tensor:
-        """A zero that depends on the parameter."""
-        ctx.save_for_backward(parameter)
-        return parameter.new_zeros(())
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> Tensor:
-        """Inf in one entry."""
-        (parameter,) = ctx.saved_tensors
-        gradient = torch.zeros_like(parameter)
-        gradient.view(-1)[0] = torch.inf
-        return gradient
 
 
 def with_inf_gradient(tensors: Any, model: nn.Module | None) -> Any:
@@ -40,7 +23,7 @@ def with_inf_gradient(tensors: Any, model: nn.Module | None) -> Any:
     learning = [] if model is None else [one for one in model.parameters() if one.requires_grad]
     if not learning:
         return tensors
-    extra = _InfGradient.apply(learning[0])  # type: ignore[no-untyped-call]
+    extra = InfGradient.apply(learning[0])  # type: ignore[no-untyped-call]
     if isinstance(tensors, Tensor):
         return tensors + extra.to(tensors.device)
     first, *rest = tensors
