@@ -166,3 +166,23 @@ def run(head: Head, *command: str, timeout_s: float) -> str:
     )
     assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-6000:]}"
     return done.stdout
+
+
+@contextmanager
+def serving(head: Head, *told: str, log: Path) -> Iterator[str]:
+    """``serve run serve_apps:app`` on a port of its own, for the time of the block; its address."""
+    port = free_ports(1)[0]
+    run(head, "serve", "start", "--address", head.address, "--http-port", str(port), timeout_s=120)
+    url = f"http://127.0.0.1:{port}"
+    command = [str(BIN / "serve"), "run", "--address", head.address, "serve_apps:app", *told]
+    with child(command, environment=head.environment, log=log) as process:
+        wait_until(lambda: _answers(url, process, log), what="serve run serve_apps:app", timeout_s=180)
+        yield url
+
+
+def _answers(url: str, process: subprocess.Popen[bytes], log: Path) -> bool:
+    assert process.poll() is None, f"serve run ended: {log.read_text('utf-8', 'replace')[-4000:]}"
+    try:
+        return httpx.get(f"{url}/healthz", timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import httpx
 from pydantic import TypeAdapter
 
 from failsoft.artifacts.home import Home
@@ -27,7 +26,7 @@ from failsoft.health.ledger import each_event
 from failsoft.training.accounting.whereabouts import whereabouts
 from failsoft.training.snapshots.host_memory import HOST_MEMORY_VARIABLE
 from tests.conftest import ROOT
-from tests.drills.cluster import BIN, Head, child, free_ports, ray_head, run, wait_until
+from tests.drills.cluster import Head, ray_head, serving, wait_until
 from tests.drills.serving_support import Reply, Traffic
 from tests.drills.soak_census import Census, take
 from tests.drills.soak_faults import Striker, Struck, plan
@@ -118,25 +117,9 @@ class Training:
             return None
 
 
-@contextmanager
-def serving(head: Head, home: Home, log: Path) -> Iterator[str]:
-    """``serve run serve_apps:app`` for the time of the block."""
-    port = free_ports(1)[0]
-    run(head, "serve", "start", "--address", head.address, "--http-port", str(port), timeout_s=120)
-    url = f"http://127.0.0.1:{port}"
-    told = ["profile=drill", "gateways=2", "deadline_ms=1500", "allow_planned_faults=true", f"home={home.root}"]
-    command = [str(BIN / "serve"), "run", "--address", head.address, "serve_apps:app", *told]
-    with child(command, environment=head.environment, log=log) as process:
-        wait_until(lambda: _answers(url, process, log), what="serve run serve_apps:app", timeout_s=180)
-        yield url
-
-
-def _answers(url: str, process: subprocess.Popen[bytes], log: Path) -> bool:
-    assert process.poll() is None, f"serve run ended: {log.read_text('utf-8', 'replace')[-4000:]}"
-    try:
-        return httpx.get(f"{url}/healthz", timeout=5).status_code == 200
-    except httpx.HTTPError:
-        return False
+def options(home: Home) -> list[str]:
+    """Of the app."""
+    return ["profile=drill", "gateways=2", "deadline_ms=1500", "allow_planned_faults=true", f"home={home.root}"]
 
 
 def soak(folder: Path, *, minutes: float, seed: int) -> Soaked:
@@ -154,7 +137,7 @@ def soak(folder: Path, *, minutes: float, seed: int) -> Soaked:
 def _soak(soaked: Soaked, home: Home, family: Family, folder: Path) -> None:
     """From the head's start to its end."""
     with ray_head(home.root, num_cpus=_CPUS) as head:
-        with serving(head, home, folder / "serve.log") as url:
+        with serving(head, *options(home), log=folder / "serve.log") as url:
             training = Training(head, home.root, folder / "training.log")
             training.keep_going()
             try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 
 from failsoft.artifacts.home import Home
 from failsoft.health.clock import SystemClock
-from tests.drills.cluster import BIN, Head, child, free_ports, ray_head, run, wait_until
+from tests.drills.cluster import BIN, Head, ray_head, run, serving, wait_until
 
 pytestmark = pytest.mark.drill
 
@@ -38,26 +37,6 @@ def trained(head: Head, home: Path) -> str:
     published = Home(root=home).releases(SystemClock()).listing()
     assert len(published) == 1, output[-4000:]
     return published[0].name
-
-
-@contextmanager
-def serving(head: Head, log: Path) -> Iterator[str]:
-    """``serve run serve_apps:app`` on a port of its own, for the time of the block."""
-    port = free_ports(1)[0]
-    run(head, "serve", "start", "--address", head.address, "--http-port", str(port), timeout_s=90)
-    url = f"http://127.0.0.1:{port}"
-    command = [str(BIN / "serve"), "run", "--address", head.address, "serve_apps:app"]
-    with child(command, environment=head.environment, log=log) as process:
-        wait_until(lambda: _answers(url, process, log), what="serve run serve_apps:app", timeout_s=150)
-        yield url
-
-
-def _answers(url: str, process: subprocess.Popen[bytes], log: Path) -> bool:
-    assert process.poll() is None, f"serve run ended: {log.read_text('utf-8', 'replace')[-4000:]}"
-    try:
-        return httpx.get(f"{url}/healthz", timeout=5).status_code == 200
-    except httpx.HTTPError:
-        return False
 
 
 def ask(url: str, text: str) -> dict[str, Any]:
@@ -96,7 +75,7 @@ def test_serving_without_a_release_says_how_to_make_one(head: Head, tmp_path: Pa
 def test_a_submitted_job_publishes_a_release_that_serve_run_answers_with(
     head: Head, trained: str, tmp_path: Path
 ) -> None:
-    with serving(head, tmp_path / "serve.log") as url:
+    with serving(head, log=tmp_path / "serve.log") as url:
         answer = ask_until_the_model_answers(url, "play some jazz in the kitchen")
         assert answer["release"] == trained
         assert answer["intent"]
