@@ -10,7 +10,7 @@ import torch
 
 from tests.training.sharded_toys import PLAN, buffers, everything, group, sharded_loop
 
-DRILL_PLAN = replace(PLAN, total_batches=60, snapshot_every_steps=5, checkpoint_every_steps=3)
+DRILL_PLAN = replace(PLAN, total_batches=90, snapshot_every_steps=5, checkpoint_every_steps=3)
 
 
 def main(rank: int, world: int, folder: Path, meeting: Path) -> None:
