@@ -162,6 +162,18 @@ def test_specimens_are_a_fair_sample_of_their_span() -> None:
     assert all(300 < count < 500 for count in seen.values()), "400 each, with a standard deviation of 18"
 
 
+def test_the_few_that_tripped_it_are_kept_beside_the_thousands_that_came_after() -> None:
+    told = history(per_span=2)
+    for _ in range(3):
+        told.answered(answer("rules", None), "error", "play jazz")
+    for _ in range(5000):
+        told.answered(answer("rules", None), "stage", "play jazz")
+    line = told.take() or {}
+    assert Counter(one["why"] for one in line["specimens"]) == {"error": 2, "stage": 2}
+    told.answered(answer("rules", None), "weak", "play jazz")
+    assert [one["why"] for one in (told.take() or {})["specimens"]] == ["weak"]
+
+
 def test_none_are_kept_where_none_are_wanted_and_a_pattern_that_is_none_is_refused() -> None:
     told = history(per_span=0)
     told.answered(answer("rules", None), "weak", "x")

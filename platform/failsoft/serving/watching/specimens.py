@@ -11,6 +11,7 @@ import random
 import re
 import reprlib
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -47,7 +48,7 @@ class SpecimenPolicy:
     """What is kept of requests that went wrong."""
 
     per_span: int = 5
-    """So many of each span of the history, a fair sample; 0: none."""
+    """So many of each reason in each span of the history, a fair sample; 0: none."""
     keep_texts: bool = False
     """Also keep the text itself, so that ``failsoft replay`` can try it again; off, only its shape is kept."""
     hides: tuple[str, ...] = DEFAULT_HIDES
@@ -93,28 +94,33 @@ def caller_mark(caller: int) -> str:
 
 
 class Specimens:
-    """A fair sample of one span (reservoir sampling, Vitter's Algorithm R)."""
+    """A fair sample of each reason in one span (reservoir sampling, Vitter's Algorithm R).
+
+    By reason, since a trip answers thousands in the span of the few that brought it about, and those few are wanted.
+    """
 
     def __init__(self, policy: SpecimenPolicy, rng: random.Random) -> None:
         self._policy = policy
         self._hides = [re.compile(pattern) for pattern in policy.hides]
         self._redaction = Redaction(policy.hide_fields, self._hides)
         self._rng = rng
-        self._seen = 0
-        self._kept: list[tuple[Any, str, str, Whose, str]] = []
+        self._seen: Counter[str] = Counter()
+        self._kept: dict[str, list[tuple[Any, str, str, Whose, str]]] = {}
 
     def offer(self, asked: Any, why: str, said: str, whose: Whose = NOBODY) -> None:
         """One request that the model in service did not answer; ``said``: the reason in a sentence."""
-        self._seen += 1
-        if len(self._kept) < self._policy.per_span:
-            self._kept.append((asked, why, said, whose, kept_trace_id()))
-        elif self._policy.per_span and (place := self._rng.randrange(self._seen)) < self._policy.per_span:
-            self._kept[place] = (asked, why, said, whose, kept_trace_id())
+        self._seen[why] += 1
+        kept = self._kept.setdefault(why, [])
+        if len(kept) < self._policy.per_span:
+            kept.append((asked, why, said, whose, kept_trace_id()))
+        elif self._policy.per_span and (place := self._rng.randrange(self._seen[why])) < self._policy.per_span:
+            kept[place] = (asked, why, said, whose, kept_trace_id())
 
     def take(self) -> list[dict[str, str]]:
         """What was kept, as JSON holds it, and begin the next span."""
-        kept, self._kept, self._seen = self._kept, [], 0
-        return [self._as_json(*one) for one in kept]
+        kept, self._kept = self._kept, {}
+        self._seen.clear()
+        return [self._as_json(*one) for sample in kept.values() for one in sample]
 
     def _as_json(self, asked: Any, why: str, said: str, whose: Whose, trace_id: str) -> dict[str, str]:
         text = asked if isinstance(asked, str) else _BRIEF.repr(self._redaction.without_fields(asked))
