@@ -19,7 +19,12 @@ PATIENCE_S = 480
 
 
 def outputs_of_two(module: str, *arguments: str) -> list[str]:
-    """Run ``python -m module RANK arguments…`` for ranks 0 and 1; what each printed. None is left running.
+    """Run ``python -m module RANK arguments…`` for ranks 0 and 1; what each printed. None is left running."""
+    return ends_of_two(module, *arguments)[1]
+
+
+def ends_of_two(module: str, *arguments: str) -> tuple[list[int], list[str]]:
+    """The same, with the exit status of each.
 
     They print into files: a pipe that is full stops its writer, and the other rank would wait for it.
     """
@@ -42,7 +47,7 @@ def outputs_of_two(module: str, *arguments: str) -> list[str]:
             for rank in ranks:
                 rank.kill()
                 rank.wait()
-        return [_all_of(file) for file in said]
+        return [rank.returncode for rank in ranks], [_all_of(file) for file in said]
 
 
 def heard_from(ranks: Sequence[subprocess.Popen[str]], *, patience_s: float = PATIENCE_S) -> list[str]:

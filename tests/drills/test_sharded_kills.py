@@ -19,6 +19,8 @@ from tests.conftest import ROOT
 from tests.training.sharded_toys import differing
 
 PATIENCE_S = 240.0
+LAST_WORDS = 4000
+"""Characters of what a rank said on stderr."""
 
 
 class Group:
@@ -28,24 +30,27 @@ class Group:
         self.folder = folder
         folder.mkdir(exist_ok=True)
         meeting = folder / f"meeting-{attempt}"
-        self.ranks = [
-            subprocess.Popen(
-                [sys.executable, "-m", "tests.drills.sharded_rank", str(rank), str(world), str(folder), str(meeting)],
-                cwd=ROOT,
-                env=os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", HOST_MEMORY_VARIABLE: host},
-                stderr=subprocess.DEVNULL,
-            )
-            for rank in range(world)
-        ]
+        command = [sys.executable, "-X", "faulthandler", "-m", "tests.drills.sharded_rank"]
+        environment = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", HOST_MEMORY_VARIABLE: host}
+        self.said = [folder.with_name(f"{folder.name}-said-{attempt}-{rank}") for rank in range(world)]
+        self.ranks = []
+        for rank, path in enumerate(self.said):
+            with path.open("wb") as said:
+                one = [*command, str(rank), str(world), str(folder), str(meeting)]
+                self.ranks.append(subprocess.Popen(one, cwd=ROOT, env=os.environ | environment, stderr=said))
 
-    def ends(self) -> list[int]:
-        """Wait for all; how each ended."""
+    def finish(self) -> None:
+        """Wait for all; none may end but well, and one that does has its last words shown."""
         try:
             for rank in self.ranks:
                 rank.wait(timeout=PATIENCE_S)
         finally:
             self.kill()
-        return [rank.returncode for rank in self.ranks]
+        ends = [rank.returncode for rank in self.ranks]
+        said = [path.read_text("utf-8", "replace")[-LAST_WORDS:] for path in self.said]
+        assert not any(ends), f"the ranks ended with {ends}\n" + "\n".join(
+            f"rank {rank}: {words}" for rank, words in enumerate(said)
+        )
 
     def kill(self, first: int = 0) -> None:
         """One, then the others: without a fellow no rank goes on."""
@@ -90,7 +95,7 @@ def events(folder: Path, *kinds: str) -> list[Event]:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, torch.Tensor]]:
     folder = tmp_path_factory.mktemp("drill") / "whole"
-    assert Group(folder, 0).ends() == [0, 0]
+    Group(folder, 0).finish()
     return ends_of(folder)
 
 
@@ -112,7 +117,7 @@ def test_ranks_killed_in_mid_write_end_bit_for_bit_as_the_undisturbed_run(
             clock.sleep_s(rng.random() * 0.03)
             kills += group.ranks[0].poll() is None
         group.kill(rng.randrange(2))
-    assert Group(folder, 99, host=str(tmp_path / "host") if memory else "off").ends() == [0, 0]
+    Group(folder, 99, host=str(tmp_path / "host") if memory else "off").finish()
     assert kills >= 4
     assert [differing(*pair) for pair in zip(ends_of(folder), undisturbed, strict=True)] == [[], []]
     assert events(folder, "checkpoint_quarantined") == []
@@ -127,7 +132,7 @@ def test_a_run_killed_at_two_ranks_goes_on_at_one_and_ends_at_two(tmp_path: Path
         group = Group(folder, attempt, world=world)
         assert group.publishes(clock, beyond=group.published())
         group.kill()
-    assert Group(folder, 2).ends() == [0, 0]
+    Group(folder, 2).finish()
     started = [(int(one.data["position"]), int(one.data["world"])) for one in events(folder, "run_started")]
     assert [world for _, world in started] == [2, 1, 2]
     assert 0 < started[1][0] < started[2][0] < 60

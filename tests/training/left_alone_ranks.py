@@ -94,9 +94,9 @@ def worked(kind: Callable[[str], Exception]) -> str:
 
 def told(text: str) -> list[int]:
     """A gathering that is begun ahead, and something done meanwhile."""
-    hear = gather_ahead(ranks_here(), text * (1 + dist.get_rank()))
-    torch.zeros(1000).add_(1.0)
-    return [len(one) for one in hear()]
+    with gather_ahead(ranks_here(), text * (1 + dist.get_rank())) as hear:
+        torch.zeros(1000).add_(1.0)
+        return [len(one) for one in hear()]
 
 
 def answer(scene: Callable[[], object]) -> object:

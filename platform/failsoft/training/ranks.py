@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -50,8 +51,8 @@ class Ranks(Protocol):
 class GathersAhead(Protocol):
     """Ranks that can do something else while a gathering is under way."""
 
-    def gather_ahead(self, text: str) -> Hear:
-        """Begin a gathering; what comes back waits for it. All ranks begin it, and all of them wait for it."""
+    def gather_ahead(self, text: str) -> AbstractContextManager[Hear]:
+        """Begin a gathering for the time of the block; what is given waits for it. See :func:`gather_ahead`."""
         ...
 
 
@@ -107,7 +108,8 @@ class ProcessGroupRanks:
         dist.all_gather_object(gathered, text)
         return [str(entry) for entry in gathered]
 
-    def gather_ahead(self, text: str) -> Hear:
+    @contextmanager
+    def gather_ahead(self, text: str) -> Iterator[Hear]:
         """One gathering of bytes, of the same room for each; where a text is longer, another one follows it.
 
         The lengths go with the texts, so that all ranks know alike whether one did not fit.
@@ -129,7 +131,8 @@ class ProcessGroupRanks:
                 return self.gather(text)
             return [row[_LENGTH_BYTES:end].tobytes().decode() for row, end in zip(rows, ends, strict=True)]
 
-        return hear
+        with _to_the_end(hear) as once:
+            yield once
 
     @torch.no_grad()
     def broadcast_(self, values: torch.Tensor, source: int) -> torch.Tensor:
@@ -168,15 +171,53 @@ def from_rank_zero(ranks: Ranks, text: str) -> str:
     return ranks.gather(text)[0]
 
 
-def gather_ahead(ranks: Ranks, text: str) -> Hear:
-    """Begin to gather everybody's text; where these ranks can't do it ahead, it is done now.
+@contextmanager
+def gather_ahead(ranks: Ranks, text: str) -> Iterator[Hear]:
+    """Begin to gather everybody's text for the time of the block; where these ranks can't do it ahead, it is done now.
 
-    All ranks call it, and later all call what it gives back, with no other gathering begun ahead in between.
+    All ranks enter it together. Whoever leaves the block without having heard, by an error too, waits for the others
+    all the same, for the group's time at most: a gathering that nobody ends would write into memory that is given back,
+    and keep the next one of another rank waiting. No other gathering may be begun ahead within the block.
+
+    Yields:
+        What waits for the texts of all, by rank; to be called once.
+
+    Raises:
+        RuntimeError: the group lost a rank, or its time is over.
     """
     if isinstance(ranks, GathersAhead):
-        return ranks.gather_ahead(text)
+        with ranks.gather_ahead(text) as hear:
+            yield hear
+        return
     heard = ranks.gather(text)
-    return lambda: heard
+    yield lambda: heard
+
+
+@contextmanager
+def _to_the_end(hear: Hear) -> Iterator[Hear]:
+    asked = False
+
+    def once() -> list[str]:
+        nonlocal asked
+        asked = True
+        return hear()
+
+    try:
+        yield once
+    except BaseException as error:  # whatever it is, the others wait for what was begun; re-raised
+        if not asked:
+            _heard_in_vain(hear, error)
+        raise
+    if not asked:
+        hear()
+
+
+def _heard_in_vain(hear: Hear, cause: BaseException) -> None:
+    """Who leaves by an error has that to tell; that the others were gone as well is said beside it."""
+    try:
+        hear()
+    except RuntimeError as lost:
+        cause.add_note(f"the gathering that was under way could not be ended either: {lost}")
 
 
 def _bytes(content: bytes) -> torch.Tensor:

@@ -8,7 +8,8 @@ out of time. So the rank keeps the error until all have met, and then all of the
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
 from failsoft.errors import ConfigError, FailsoftError, error_named
@@ -19,20 +20,24 @@ Done = TypeVar("Done")
 _PROBLEM = "problem"
 
 
-def begun(ranks: Ranks, word: Mapping[str, Any]) -> Callable[[], list[dict[str, Any]]]:
-    """Begin to tell all ranks a word of plain data; what comes back waits for the words of all, by rank.
+@contextmanager
+def begun(ranks: Ranks, word: Mapping[str, Any]) -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """Begin to tell all ranks a word of plain data; it is ended with the block, as :func:`gather_ahead` says.
+
+    Yields:
+        What waits for the words of all, by rank.
 
     Raises:
         ConfigError: when the words are heard, on all ranks: one of them said that it :func:`declines`.
     """
-    hear = gather_ahead(ranks, json.dumps(dict(word)))
+    with gather_ahead(ranks, json.dumps(dict(word))) as hear:
 
-    def heard() -> list[dict[str, Any]]:
-        told: list[dict[str, Any]] = [json.loads(text) for text in hear()]
-        _refuse([str(one.get(_PROBLEM) or "") for one in told], ConfigError)
-        return told
+        def heard() -> list[dict[str, Any]]:
+            told: list[dict[str, Any]] = [json.loads(text) for text in hear()]
+            _refuse([str(one.get(_PROBLEM) or "") for one in told], ConfigError)
+            return told
 
-    return heard
+        yield heard
 
 
 def declines(ranks: Ranks, problem: str) -> NoReturn:
@@ -41,7 +46,8 @@ def declines(ranks: Ranks, problem: str) -> NoReturn:
     Raises:
         ConfigError: always, on all ranks.
     """
-    begun(ranks, {_PROBLEM: problem})()
+    with begun(ranks, {_PROBLEM: problem}) as heard:
+        heard()
     raise ConfigError(problem)
 
 

@@ -88,12 +88,12 @@ class ShardSaving:
             "short": short,
         }
         word |= {"refused": refused or "", "failed": self._failed, "changed": mine is not self._mine}
-        hear = begun(self.ranks, word | {"problem": problem})
         kept = False
         try:
-            if slot is not None:
-                slot.copy(tensors)  # while the words of the others are on their way
-            told = hear()
+            with begun(self.ranks, word | {"problem": problem}) as hear:
+                if slot is not None:
+                    slot.copy(tensors)  # while the words of the others are on their way
+                told = hear()
             layout = self._layout_of(mine, changed=any(entry["changed"] for entry in told))
             ticket = self._placed(ticket, layout, told)
             kept = self._may_go(ticket, told) and slot is not None

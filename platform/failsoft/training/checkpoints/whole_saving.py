@@ -36,7 +36,8 @@ class WholeSaving:
         Raises:
             ConfigError: on all ranks: it holds what can't be saved, or one of them can't take part.
         """
-        told = begun(self.ranks, {"rng": json.dumps(capture_rng()), "problem": unnamed(flat.tensors)})()
+        with begun(self.ranks, {"rng": json.dumps(capture_rng()), "problem": unnamed(flat.tensors)}) as hear:
+            told = hear()
         if self.ranks.rank != 0:
             return
         if refused is None:

@@ -7,6 +7,8 @@ anyway, as one number more: after each sum all ranks know the same.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import torch
 
 from failsoft.training.ranks import Hear, Ranks, gather_ahead
@@ -40,8 +42,8 @@ class NoticedRanks:
         """Everybody's text, by rank."""
         return self._ranks.gather(text)
 
-    def gather_ahead(self, text: str) -> Hear:
-        """Begin to gather everybody's text."""
+    def gather_ahead(self, text: str) -> AbstractContextManager[Hear]:
+        """Begin to gather everybody's text for the time of the block."""
         return gather_ahead(self._ranks, text)
 
     def broadcast_(self, values: torch.Tensor, source: int) -> torch.Tensor:
