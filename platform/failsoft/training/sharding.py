@@ -98,16 +98,16 @@ def shard_of(name: str, tensor: Tensor) -> Shard | None:
     Raises:
         ConfigError: its parts must be added up first, or it is cut in a way that leaves no rectangle.
     """
-    return _shard_of(name, tensor) if is_sharded(tensor) else None
+    return _shard_of(name, tensor, _local(tensor)) if is_sharded(tensor) else None
 
 
-def _shard_of(name: str, tensor: Tensor) -> Shard:
+def _shard_of(name: str, tensor: Tensor, held: Tensor) -> Shard:
     sharded: Any = tensor
     mesh, placements = sharded.device_mesh, sharded.placements
     found = _cut(sharded.shape, mesh, placements, tuple(mesh.get_coordinate() or (0,) * len(placements)))
     if found is None:
         raise ConfigError(f"{name} is only a part of a sum on each rank ({placements}); reduce it before it is kept")
-    local = tuple(_local(tensor).shape)
+    local = tuple(held.shape)
     if found.box.size != local:
         raise ConfigError(f"{name} is cut by {placements} into {local} here, where {found.box.size} was expected")
     return found
@@ -171,18 +171,21 @@ def moment_like(parameters: Sequence[Tensor], index: int, local: Tensor, plain: 
 
 
 @torch.no_grad()
-def shards_in(tensors: Mapping[str, Tensor], optimizer: Optimizer, *, moments: str) -> dict[str, Mapping[str, Any]]:
+def shards_in(
+    tensors: Mapping[str, Tensor], held: Mapping[str, Tensor], optimizer: Optimizer, *, moments: str
+) -> dict[str, Mapping[str, Any]]:
     """Descriptions of those tensors that are sharded, by name.
 
     Args:
         tensors: of a state.
+        held: what this rank holds of each, by :func:`all_here`.
         optimizer: of the same state.
         moments: what names of its moments begin with; ``<moments><index>/<moment>``.
 
     Raises:
         ConfigError: one can't be kept.
     """
-    found = {name: _shard_of(name, tensor) for name, tensor in tensors.items() if is_sharded(tensor)}
+    found = {name: _shard_of(name, tensor, held[name]) for name, tensor in tensors.items() if is_sharded(tensor)}
     parameters = numbered(optimizer) if found else []
     for name in found:
         if name.startswith(moments):

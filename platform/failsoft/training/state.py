@@ -72,6 +72,8 @@ class TrainingState:
     """The memory ladder's rung and patience; restored from disk, kept through a rollback."""
     samples: Stateful | None = None
     """How many samples something stood in for; restored from disk, kept through a rollback."""
+    look: Stateful | None = None
+    """Whether a look at the model is owed; restored from disk, kept through a rollback."""
     position: int = 0
     """Global batches consumed since the start of the run, refused ones included."""
     step: int = 0
@@ -111,6 +113,7 @@ def flatten(state: TrainingState) -> FlatState:
         "guard": None if state.guard is None else state.guard.state_dict(),
         "memory": None if state.memory is None else state.memory.state_dict(),
         "samples": None if state.samples is None else state.samples.state_dict(),
+        "look": None if state.look is None else state.look.state_dict(),
     }
     try:
         plain = dict(json.loads(json.dumps(scalars)))
@@ -120,10 +123,9 @@ def flatten(state: TrainingState) -> FlatState:
         ) from error
     averages = {} if state.ema is None else module_tensors(state.ema, _EMA)
     tensors = model_tensors(state.model) | averages | moments
-    shards = shards_in(tensors, state.optimizer, moments=_OPTIMIZER)
-    if not shards:
-        return FlatState(tensors=tensors, scalars=plain)
-    return FlatState(tensors=all_here(tensors), scalars=plain | {HELD: shards})
+    held = all_here(tensors)
+    shards = shards_in(tensors, held, state.optimizer, moments=_OPTIMIZER)
+    return FlatState(tensors=held, scalars=plain | {HELD: shards} if shards else plain)
 
 
 def unflatten(flat: FlatState, into: TrainingState, *, with_breaker: bool, convert: bool = False) -> None:
@@ -146,7 +148,8 @@ def unflatten(flat: FlatState, into: TrainingState, *, with_breaker: bool, conve
     scalars = flat.scalars
     parts: dict[str, Any] = {"scheduler": into.scheduler, "scaler": into.scaler}
     if with_breaker:
-        parts |= {"breaker": into.breaker, "guard": into.guard, "memory": into.memory, "samples": into.samples}
+        parts |= {"breaker": into.breaker, "guard": into.guard, "memory": into.memory}
+        parts |= {"samples": into.samples, "look": into.look}
     elif isinstance(into.breaker, Rewindable):
         into.breaker.rewound(scalars["breaker"])
     for key, part in parts.items():
