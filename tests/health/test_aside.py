@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import subprocess
 import sys
@@ -48,6 +49,66 @@ def test_storage_that_hangs_holds_the_work_up_once_and_the_order_is_kept(monkeyp
     assert done == list(range(20))
 
 
+def hanging(aside: Aside, monkeypatch: pytest.MonkeyPatch, done: list[int]) -> threading.Event:
+    """Storage that does not answer until the event is set."""
+    back = threading.Event()
+    with monkeypatch.context() as short:
+        short.setattr(module, "PATIENCE_S", 0.01)
+        aside.do(partial(wait_and_note, back, done, 0))
+    return back
+
+
+def test_while_storage_hangs_only_so_many_errands_wait_and_the_others_are_turned_away_and_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MOST_WAITING", 10)
+    aside, done = Aside(ManualClock()), list[int]()
+    back = hanging(aside, monkeypatch, done)
+    taken = [aside.do(partial(done.append, number)) for number in range(1, 25)]
+    assert (taken, aside.waiting, aside.turned_away) == ([True] * 9 + [False] * 15, 10, 15)
+    back.set()
+    aside.settle()
+    assert aside.do(partial(done.append, 25))
+    aside.settle()
+    assert done == [*range(10), 25]
+
+
+def test_many_threads_that_give_errands_at_once_lose_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 0.0)
+    aside, done = Aside(ManualClock()), list[int]()
+    givers = [
+        threading.Thread(target=lambda first=first: [aside.do(partial(done.append, first + n)) for n in range(100)])
+        for first in range(0, 800, 100)
+    ]
+    for giver in givers:
+        giver.start()
+    for giver in givers:
+        giver.join()
+    aside.settle()
+    assert sorted(done) == list(range(800))
+
+
+def test_events_that_found_no_room_are_in_the_log_and_the_ledger_says_how_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "MOST_WAITING", 3)
+    ledger = Ledger(tmp_path / "ledger.jsonl", ManualClock(), side=Side.TRAINING, subject="run", patient=False)
+    assert ledger._aside is not None
+    back = hanging(ledger._aside, monkeypatch, [])
+    for number in range(6):
+        ledger.record(f"number_{number}", "while storage stood still")
+    assert ledger.unrecorded == 4
+    assert "number_1" not in caplog.text
+    assert all(f"number_{number}" in caplog.text for number in range(2, 6))
+    back.set()
+    ledger.settle()
+    ledger.record("later", "it answers again")
+    ledger.settle()
+    told = {event.kind: event.data for event in read_ledger(ledger.path).events}
+    assert list(told) == ["number_0", "number_1", "events_missing", "later"]
+    assert told["events_missing"]["count"] == 4
+
+
 def test_storage_that_was_slow_is_not_waited_for_until_it_was_quick_again() -> None:
     clock, back, done = ManualClock(), threading.Event(), list[int]()
     aside = Aside(clock)
@@ -60,11 +121,13 @@ def test_storage_that_was_slow_is_not_waited_for_until_it_was_quick_again() -> N
     assert done == [1, 2]
 
 
-def test_what_an_errand_raises_reaches_nobody_and_the_next_one_is_done() -> None:
+def test_what_an_errand_raises_is_logged_and_the_next_one_is_done(caplog: pytest.LogCaptureFixture) -> None:
     aside, done = Aside(ManualClock()), list[int]()
-    aside.do(lambda: done.append(1 // 0))
-    aside.do(lambda: done.append(1))
+    with caplog.at_level(logging.ERROR):
+        aside.do(lambda: done.append(1 // 0))
+        aside.do(lambda: done.append(1))
     assert done == [1]
+    assert "ZeroDivisionError" in caplog.text
 
 
 def test_a_copy_in_another_process_has_a_thread_of_its_own(tmp_path: Path) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import gc
 import json
 import math
+import resource
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,6 +44,34 @@ def test_a_ledger_that_cannot_be_written_loses_no_word_and_stops_nobody(
     event = ledger(tmp_path).record("trip", "12 bad of 40")
     assert event.kind == "trip"
     assert "12 bad of 40" in caplog.text
+
+
+@contextmanager
+def a_disk_that_takes(size_bytes: int) -> Iterator[None]:
+    """Of each file no more than this; what would go beyond is cut, as on a disk that becomes full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_an_event_of_which_the_disk_took_a_part_is_in_the_log_and_the_next_ones_say_that_it_is_missing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    book = ledger(tmp_path)
+    book.record("first", "whole")
+    with a_disk_that_takes(book.path.stat().st_size + 40):
+        book.record("second", "torn by a disk that became full")
+        book.record("third", "not even begun")
+    assert (book.unrecorded, "torn by a disk" in caplog.text) == (2, True)
+    book.record("fourth", "there is room again")
+    reading = read_ledger(book.path)
+    assert [event.kind for event in reading.events] == ["first", "fourth", "events_missing"]
+    assert (reading.torn_lines, reading.events[-1].data["count"]) == (1, 2)
+    book.record("fifth", "told once")
+    assert read_ledger(book.path).events[-1].kind == "fifth"
 
 
 @pytest.mark.parametrize("cut", [1, 5, 40])

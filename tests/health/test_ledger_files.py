@@ -81,13 +81,34 @@ def test_a_ledger_that_cannot_be_put_away_goes_on_and_is_warned_of_once(
     def refuse(_path: Path) -> None:
         raise PermissionError(13, "no")
 
-    monkeypatch.setattr(ledger_module, "FULL_BYTES", 1)
+    monkeypatch.setattr(ledger_module, "FULL_BYTES", 200)
     monkeypatch.setattr(ledger_module, "put_away", refuse)
     ledger = book(tmp_path)
     for number in range(3):
         ledger.record("trip", "so", number=number)
     assert len(read_ledger(ledger.path).events) == 3
     assert (ledger.unrecorded, caplog.text.count("can't be put away")) == (0, 1)
+
+
+def test_a_ledger_that_could_not_be_put_away_once_is_tried_again_when_it_has_grown_by_as_much_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries, whole = list[Path](), put_away
+
+    def refuse_once(path: Path) -> Path | None:
+        tries.append(path)
+        if len(tries) == 1:
+            raise OSError(28, "no space left")
+        return whole(path, full_bytes=1)
+
+    monkeypatch.setattr(ledger_module, "FULL_BYTES", 400)
+    monkeypatch.setattr(ledger_module, "put_away", refuse_once)
+    ledger = book(tmp_path)
+    for number in range(12):
+        ledger.record("trip", "so", number=number)
+    assert len(tries) > 1
+    assert archives(ledger.path)
+    assert len(read_ledger(ledger.path).events) == 12
 
 
 def test_the_thousandth_file_comes_after_the_second(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -103,21 +104,27 @@ class Ledger:
         self._clock = clock
         self._side = side
         self._subject = subject
-        self._stays = False
-        self.unrecorded = 0
-        """Events that the disk refused."""
+        self._full_bytes = 0
+        self._refused = 0
+        self._told = 0
+
+    @property
+    def unrecorded(self) -> int:
+        """Events that are only in the log: the disk refused them, or stood still for so long that too many waited."""
+        return self._refused + (0 if self._aside is None else self._aside.turned_away)
 
     def record(self, kind: str, why: str, **data: Any) -> Event:
         """Append one event and return it. ``data`` is small JSON; what JSON cannot say is written as text.
 
         A disk that takes no more words does not end the work that they are about: the event goes to the log instead.
+        How many are missing is an event of its own (``events_missing``) when the disk takes words again.
         """
-        event = Event(at_s=self._clock.wall_s(), side=self._side, kind=kind, subject=self._subject, why=why, data=data)
+        event = self._event(kind, why, data)
         line = event.to_line()  # now: whoever records goes on with the objects in ``data``
         if self._aside is None:
             self._keep(line)
-        else:
-            self._aside.do(partial(self._keep, line))
+        elif not self._aside.do(partial(self._keep, line)):
+            self._log(line, "it has stood still, and too many events wait for it")
         return event
 
     def settle(self, *, within_s: float | None = None) -> None:
@@ -125,25 +132,44 @@ class Ledger:
         if self._aside is not None:
             self._aside.settle(within_s=within_s)
 
+    def _event(self, kind: str, why: str, data: Mapping[str, Any]) -> Event:
+        return Event(at_s=self._clock.wall_s(), side=self._side, kind=kind, subject=self._subject, why=why, data=data)
+
     def _keep(self, line: bytes) -> None:
+        if self._kept(line) and self.unrecorded > self._told and (self._aside is None or self._aside.waiting <= 1):
+            self._tell_missing(self.unrecorded - self._told)
+
+    def _tell_missing(self, count: int) -> None:
+        """Whoever reads the ledger alone would take a gap for quiet."""
+        why = f"{count} events before this one are missing: the disk refused them or stood still; the log has them"
+        if self._kept(self._event("events_missing", why, {"count": count, "process": os.getpid()}).to_line()):
+            self._told += count
+
+    def _kept(self, line: bytes) -> bool:
         try:
             self._append(line)
         except OSError as error:
-            self.unrecorded += 1
-            _log.warning("%s can't be written (%s); not in it: %s", self.path, error, line.decode())
+            self._refused += 1
+            self._log(line, str(error))
+            return False
+        return True
+
+    def _log(self, line: bytes, why: str) -> None:
+        _log.warning("%s can't be written (%s); not in it: %s", self.path, why, line.decode())
 
     def _append(self, line: bytes) -> None:
         size = append_line(self.path, line)
-        if size >= FULL_BYTES and not self._stays:
-            self._put_away()
+        if size >= FULL_BYTES and size >= self._full_bytes:
+            self._put_away(size)
 
-    def _put_away(self) -> None:
+    def _put_away(self, size: int) -> None:
         try:
             put_away(self.path)
-        except OSError as error:  # it is whole, only larger than usual
-            self._stays = True
+        except OSError as error:  # it is whole, only larger than usual; tried again when it is larger by as much again
+            self._full_bytes = size + FULL_BYTES
             _log.warning("%s is full and can't be put away (%s); it goes on growing", self.path, error)
             return
+        self._full_bytes = 0
         try:
             bound(self.path, read_retention(self.path.parent))
         except (ConfigError, OSError) as error:  # nothing of it may end the work that the events are about

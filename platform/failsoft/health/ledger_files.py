@@ -8,6 +8,7 @@ alone, which puts a file of the same length in a file's place: every position in
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -38,7 +39,7 @@ def append_line(path: Path, line: bytes) -> int:
         Bytes of the file now.
 
     Raises:
-        OSError: the disk refuses.
+        OSError: the disk refuses, or took only a part of the line, which is torn then.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
@@ -50,7 +51,7 @@ def append_line(path: Path, line: bytes) -> int:
             ):  # else another was put in its place just now: nobody would read what is written here
                 if not os.fstat(handle).st_size:
                     _give_to_owner_of(path.parent, handle)
-                os.write(handle, _mend(handle) + line)
+                _write_whole(handle, _mend(handle) + line, path)
                 return os.fstat(handle).st_size
         finally:
             os.close(handle)
@@ -76,6 +77,13 @@ def _give_to_owner_of(folder: Path, handle: int) -> None:
         owner = folder.stat()
         with suppress(OSError):  # root of a container, or of another machine's disk, may not give files away
             os.fchown(handle, owner.st_uid, owner.st_gid)
+
+
+def _write_whole(handle: int, content: bytes, path: Path) -> None:
+    """A disk that becomes full in the middle takes what fits, and says so by nothing but a smaller number."""
+    taken = os.write(handle, content)
+    if taken != len(content):
+        raise OSError(errno.ENOSPC, f"only {taken} of {len(content)} bytes were taken", str(path))
 
 
 def _mend(handle: int) -> bytes:
