@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -206,3 +207,58 @@ def test_what_was_held_back_is_told_when_its_time_is_over(tmp_path: Path, office
     clock.advance(10.0)
     first.carry()
     assert [(body["why"], body["held_back"]) for body in post.bodies] == [("one", 0), ("three", 1)]
+
+
+@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), ssl.SSLError("no certificates")])
+def test_what_this_machine_refuses_for_a_moment_is_waited_for_like_a_target_that_is_away(
+    tmp_path: Path, office: Office, error: OSError
+) -> None:
+    post = Post(error)
+    ledger, first = book(tmp_path, ManualClock()), office.courier(post)
+    ledger.record("trip", "one")
+    assert (first.carry(), [body["why"] for body in post.bodies]) == (1, ["one"])
+
+
+def test_an_error_that_nobody_foresaw_costs_its_own_message_and_none_behind_it(tmp_path: Path, office: Office) -> None:
+    post = Post(RuntimeError("odd"))
+    first = office.courier(post)
+    for name in ("gateway-1", "gateway-2", "gateway-3"):
+        book(tmp_path, ManualClock(), name).record("trip", f"of {name}")
+    with pytest.raises(RuntimeError, match="odd"):
+        first.carry()
+    first.carry()
+    assert [body["why"] for body in post.bodies] == ["of gateway-2", "of gateway-3"]
+
+
+def test_one_that_dies_behind_such_an_error_is_followed_by_one_that_sends_what_is_left(
+    tmp_path: Path, office: Office
+) -> None:
+    post = Post(RuntimeError("odd"))
+    first = office.courier(post)
+    for name in ("gateway-1", "gateway-2"):
+        book(tmp_path, ManualClock(), name).record("trip", f"of {name}")
+    with pytest.raises(RuntimeError, match="odd"):
+        first.carry()
+    first.close()
+    office.courier(post).carry()
+    assert [body["why"] for body in post.bodies] == ["of gateway-1", "of gateway-2"]
+
+
+def test_an_address_that_left_the_environment_loses_that_message_with_a_word(
+    tmp_path: Path, office: Office, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK", "http://127.0.0.1:1/hook")
+    post = Post()
+    ledger, first = book(tmp_path, ManualClock()), office.courier(post, to=target(to="env:HOOK", again_after="1s"))
+    monkeypatch.delenv("HOOK")
+    ledger.record("trip", "one")
+    assert (first.carry(), first.passed_over) == (0, 1)
+    assert "$HOOK is not set" in caplog.text
+
+
+def test_what_happened_before_the_end_is_told_at_the_end(tmp_path: Path, office: Office) -> None:
+    post = Post()
+    ledger, first = book(tmp_path, ManualClock()), office.courier(post)
+    with at_work([first], lambda _courier, error: None):
+        ledger.record("trip", "the last word")
+    assert [body["why"] for body in post.bodies] == ["the last word"]

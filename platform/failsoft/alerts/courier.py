@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import random
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,8 @@ import httpx
 
 from failsoft.alerts.message import Message, Throttle
 from failsoft.alerts.settings import Target
+from failsoft.artifacts.store import write_durably
+from failsoft.errors import ConfigError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.health.clock import Clock
 from failsoft.health.json_object import is_count, json_object
@@ -77,6 +79,7 @@ class Courier:
         self._policy = policy or DeliveryPolicy()
         self._throttle = Throttle(target)
         self._rng = random.Random(target.name)
+        self._waiting: deque[bytes] = deque()
         self.sent = 0
         self.passed_over = 0
         begin = _read(self._kept)
@@ -90,19 +93,26 @@ class Courier:
         before = self.sent
         for late in self._throttle.due(now_s=self._clock.monotonic_s()):
             self._deliver(late)
-        lines = self._tail.new_lines()
-        for line in lines:
-            event = parse_event(line)
-            message = None if event is None else self._throttle.message(event, now_s=self._clock.monotonic_s())
-            if message is not None:
-                self._deliver(message)
-        if lines:
-            self._keep()
+        self._hand_out()  # what a look left that broke off: the tail gives it no second time
+        for lines in self._tail.file_by_file():
+            self._waiting.extend(lines)
+            self._hand_out()
         return self.sent - before
 
     def close(self) -> None:
         """Give its files back."""
         self._tail.close()
+
+    def _hand_out(self) -> None:
+        """One that fails in a way that nobody foresaw is lost, and no other with it."""
+        news = bool(self._waiting)
+        while self._waiting:
+            event = parse_event(self._waiting.popleft())
+            message = None if event is None else self._throttle.message(event, now_s=self._clock.monotonic_s())
+            if message is not None:
+                self._deliver(message)
+        if news:
+            self._keep()
 
     def _deliver(self, message: Message) -> None:
         body, trouble = message.body(self._target.form), ""
@@ -124,10 +134,12 @@ class Courier:
         """What went wrong in words (none: it arrived), and whether it may pass. No address is in the words."""
         try:
             status = self._post(self._target.address(), body, self._policy.timeout_s)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, OSError) as error:  # the second: of files, threads or certificates of this machine
             return type(error).__name__, True
         except httpx.InvalidURL as error:
             return type(error).__name__, False
+        except ConfigError as error:
+            return str(error), False
         if httpx.codes.is_success(status):
             return "", False
         return f"it answered {status}", status >= _SERVERS_FAULT or status in _TOO_EARLY
@@ -135,10 +147,7 @@ class Courier:
     def _keep(self) -> None:
         position = self._tail.position
         try:
-            self._kept.parent.mkdir(parents=True, exist_ok=True)
-            aside = self._kept.with_suffix(f".{os.getpid()}.aside")
-            aside.write_text(json.dumps({"file": position.file, "bytes": position.bytes}), "utf-8")
-            aside.replace(self._kept)
+            write_durably(self._kept, json.dumps({"file": position.file, "bytes": position.bytes}).encode())
         except OSError as error:
             _log.warning("how far target %s was told can't be kept (%s); it may hear things twice", self._kept, error)
 

@@ -56,8 +56,9 @@ def at_work(couriers: Sequence[Courier], failed: Callable[[Courier, Exception], 
 
 
 def _carry(courier: Courier, over: threading.Event, failed: Callable[[Courier, Exception], None]) -> None:
-    said = ""
-    while not over.wait(_LOOK_EVERY_S):
+    said, last = "", False
+    while not last:
+        last = over.wait(_LOOK_EVERY_S)
         try:
             courier.carry()
             said = ""
