@@ -90,3 +90,13 @@ def test_nothing_to_fetch_is_an_error_but_on_a_first_start(tmp_path: Path) -> No
 def test_fetch_wants_a_run_or_a_release_and_not_both() -> None:
     assert isinstance(typed("fetch").exception, ConfigError)
     assert isinstance(typed("fetch", "--run", "a", "--release", "b").exception, ConfigError)
+
+
+def test_no_secret_of_an_address_is_shown(home: Home, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/there?token=sesame"
+    sent = typed("release", "send", "spring", "--to", url, "--home", str(home.root))
+    fetched = typed("fetch", "--release", "newest", "--home", str(tmp_path / "empty"), remote=url)
+    missing = typed("fetch", "--run", "nobody", "--home", str(tmp_path / "empty"), remote=url)
+    assert isinstance(missing.exception, ArtifactMissingError)
+    assert "sesame" not in sent.output + fetched.output + str(sent.exception) + str(fetched.exception)
+    assert "sesame" not in str(missing.exception)

@@ -40,3 +40,19 @@ def test_a_text_is_shown_without_the_secrets_of_addresses_in_it() -> None:
     shown = "GET https://host:5000/a?x=1&X-Amz-Signature=…&token=… failed (mlflow:http://host/b) at 2@3"
     assert without_secrets(said) == shown
     assert without_secrets("runs/night: 3 // 2, see a@b") == "runs/night: 3 // 2, see a@b"
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://AKIA:se/same@bucket/p", "s3://[AKIA:sesame@bucket", "s3://AKIA:sesame/@b", "s3://bucket:sesame/p"]
+)
+def test_an_address_whose_parts_can_not_be_told_is_refused_without_a_word_of_it(url: str) -> None:
+    """A secret key of AWS holds a slash in every other case, and then stands where a path would."""
+    with pytest.raises(ConfigError) as refused:
+        place_of(url)
+    assert "same" not in str(refused.value)
+    assert "AKIA" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["hdfs://namenode:8020/runs", "s3://bucket/a:b@c", "file:///mnt/x", "memory://x"])
+def test_an_address_with_a_port_or_odd_signs_in_its_path_is_one(url: str) -> None:
+    refuse_address(url)

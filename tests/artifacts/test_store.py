@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -268,3 +269,27 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyt
         write_durably(path, b"three")
     assert path.read_bytes() == b"two"
     assert [entry.name for entry in path.parent.iterdir()] == ["plan.json"]
+
+
+def test_a_device_or_a_pipe_is_written_to_and_stays_what_it_is(tmp_path: Path) -> None:
+    """As ``--json /dev/stdout`` and ``--html /dev/null``, typed by root in a container."""
+    pipe, said = tmp_path / "pipe", list[bytes]()
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: said.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    write_durably(pipe, b"a report")
+    reader.join(30.0)
+    assert (said, pipe.is_fifo(), os.listdir(tmp_path)) == ([b"a report"], True, ["pipe"])
+    null = tmp_path / "null"
+    null.symlink_to("/dev/null")
+    write_durably(null, b"a report")
+    assert (null.is_symlink(), null.is_char_device(), Path("/dev/null").is_char_device()) == (True, True, True)
+
+
+def test_a_link_goes_on_to_lead_where_it_led(tmp_path: Path) -> None:
+    there, link = tmp_path / "elsewhere" / "report.json", tmp_path / "report.json"
+    there.parent.mkdir()
+    link.symlink_to(there)
+    for word in (b"first", b"second"):
+        write_durably(link, word)
+        assert (link.is_symlink(), there.read_bytes()) == (True, word)

@@ -7,7 +7,7 @@ environment (``AWS_ACCESS_KEY_ID``, a role, a key file).
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from failsoft.errors import ConfigError
 
@@ -23,7 +23,7 @@ def refuse_address(url: str) -> None:
     Raises:
         ConfigError: it has no scheme, no place, or a secret in it.
     """
-    parts = urlsplit(url)
+    parts = _parts(url)
     if not parts.scheme or "://" not in url or not (parts.netloc or parts.path.strip("/")):
         said = _BEFORE_AT.sub("…@", url.partition("?")[0])
         raise ConfigError(
@@ -34,6 +34,18 @@ def refuse_address(url: str) -> None:
             f"remote {shown(url)} has a secret in it, and would be written into ledgers; leave it out and set the "
             "variables of the store's library instead (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a role, a key file)"
         )
+
+
+def _parts(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:  # its own words quote what may be a part of a secret: one with a slash in it, say
+        raise ConfigError(
+            "remote is no address: what stands before its first slash is no host, or has no number behind a colon; "
+            "give one like s3://bucket/prefix, and keep user and secret out of it"
+        ) from None
+    return parts
 
 
 def shown(url: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import re
 import shutil
+import stat
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -283,8 +284,17 @@ def _rename_unless_taken(aside: Path, target: Path) -> None:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Replace one file: a reader sees the old or the new content, never a part, and a crash keeps one of them."""
+    """Replace one file: a reader sees the old or the new content, never a part, and a crash keeps one of them.
+
+    A link goes on to lead where it led. What is no file (``/dev/stdout``, ``/dev/null``, a pipe) is written to: root
+    would put a file in its place.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+        with path.open("wb") as out:
+            out.write(content)
+        return
+    path = path.resolve() if path.is_symlink() else path
     aside = path.with_name(f"{HIDDEN}{path.name}-{uuid.uuid4().hex[:8]}")
     try:
         write_synced(aside, content)

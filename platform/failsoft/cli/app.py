@@ -16,6 +16,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode="rich",
+    pretty_exceptions_show_locals=False,  # tokens are among them
 )
 release_app = typer.Typer(help="Releases, and their way into service.", no_args_is_help=True)
 app.add_typer(release_app, name="release")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from failsoft.artifacts.address import shown
 from failsoft.artifacts.home import Home
 from failsoft.cli.app import HomeOption, app, release_app
 from failsoft.cli.completion import complete_release, complete_run
@@ -52,14 +53,14 @@ def fetch(
     place = Home.find(home)
     found = _checkpoint(place, run, from_) if run is not None else _release(place, str(release), from_)
     if found is None and not first_start:
-        where = from_ or f"(no --from, no ${REMOTE_VARIABLE})"
+        where = shown(from_) if from_ else f"(no --from, no ${REMOTE_VARIABLE})"
         raise ArtifactMissingError(f"nothing to fetch for {run or release!r}: none in {place.root}, none at {where}")
     for remark in () if found is None else found.remarks:
         progress.print(f"[yellow]mind:[/yellow] {escape(remark)}", highlight=False, soft_wrap=True)
     if found is None:
         answer(json_, {"name": None, "path": None}, f"nothing is there for {run or release} yet; it begins")
         return
-    how = f"fetched from {from_}" if found.brought else "here already"
+    how = f"fetched from {shown(from_ or '')}" if found.brought else "here already"
     told = {"name": found.artifact.name, "path": found.artifact.path, "fetched": bool(found.brought)}
     answer(json_, told, f"{found.artifact.name} is whole, {how}: {found.artifact.path}")
 
