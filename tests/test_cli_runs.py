@@ -17,7 +17,7 @@ from failsoft.cli import runs as _runs  # noqa: F401 -- hangs its commands on th
 from failsoft.cli.app import app
 from failsoft.health.clock import ManualClock, SystemClock
 from failsoft.health.ledger import Ledger, Side, read_ledger
-from failsoft.training.accounting.consumed import ConsumedRecord
+from failsoft.training.accounting.consumed import ConsumedPolicy, ConsumedRecord
 from failsoft.training.accounting.goodput import account, as_metrics
 from failsoft.training.accounting.stretches import Part
 from failsoft.training.accounting.whereabouts import all_whereabouts, whereabouts
@@ -211,3 +211,18 @@ def test_snapshots_that_nobody_comes_for_are_shown_and_given_back_on_demand(
     assert "3 MB of left-over snapshots are given back" in failsoft(tmp_path, "runs", "--sweep")
     assert not folder.exists()
     assert "lie in memory" not in failsoft(tmp_path, "runs")
+
+
+def test_verify_takes_a_record_with_a_gap_for_no_proof(tmp_path: Path) -> None:
+    policy, batches = (
+        ConsumedPolicy(block_positions=2, max_bytes=1024),
+        GlobalBatches(num_samples=12, global_batch=4, seed=1),
+    )
+    record = ConsumedRecord(tmp_path / "runs" / "gap", SoloRank(), policy=policy)
+    record.begin(position=0, batches=batches, total_batches=120)
+    for position in range(120):
+        record.batch(position, batches.global_indices(position).tolist(), applied=True)
+    record.close()
+    assert "not judged" in failsoft(tmp_path, "verify", "gap", code=2)
+    found = json.loads(failsoft(tmp_path, "verify", "gap", "--json", code=2))
+    assert (found["sound"], found["proven"]) == (True, False)

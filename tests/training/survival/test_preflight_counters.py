@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from failsoft.training.survival.preflight import Outcome
+from failsoft.health.clock import SystemClock
+from failsoft.training.survival.preflight import Outcome, PreflightPolicy
 from failsoft.training.survival.preflight_counters import (
+    GPU_ECC,
     added,
     ask,
     gpu_links,
@@ -16,6 +19,7 @@ from failsoft.training.survival.preflight_counters import (
     host_memory_errors,
     node_links,
 )
+from failsoft.training.survival.preflight_node import Look, look_around
 
 SOUND_GPUS = "0, 0, No, No\n1, 0, No, No\n"
 LINKS = """GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-9b5b1d6a-0d2c-7c43-0e5f-3f0d2a1c9e10)
@@ -137,3 +141,31 @@ def test_a_command_that_is_not_installed_or_refuses_says_nothing() -> None:
     assert ask("no-such-command-anywhere") is None
     assert ask("false") is None
     assert ask("echo", "here") == "here\n"
+
+
+def tool(folder: Path, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """An nvidia-smi that ends so."""
+    made = folder / "nvidia-smi"
+    made.write_text(f"#!/bin/sh\necho 'Unable to determine the device handle for GPU' >&2\nexit {status}\n", "utf-8")
+    made.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize("status", [8, 10, 15])
+def test_a_gpu_that_the_system_says_is_lost_fails_and_is_not_taken_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    tool(tmp_path, monkeypatch, status)
+    quick = PreflightPolicy(matmul_s=0.001, memory_pattern_bytes=0)
+    look = Look(node="a", folder=tmp_path, need_disk_bytes=0, policy=quick)
+    found = {one.probe: one for one in look_around(look, SystemClock())}
+    assert found[GPU_ECC].outcome is Outcome.FAILED
+    assert "device handle" in found[GPU_ECC].why
+
+
+@pytest.mark.parametrize("status", [9, 12, 255])
+def test_a_machine_without_a_driver_has_no_gpu_to_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    tool(tmp_path, monkeypatch, status)
+    assert ask("nvidia-smi", "-L") is None

@@ -227,3 +227,9 @@ def test_a_run_that_is_told_to_leave_while_it_waits_leaves_at_once() -> None:
             told=lambda: clock.monotonic_s() >= 12.0,
         )
     assert clock.monotonic_s() == 12.0
+
+
+@pytest.mark.parametrize("data", [{"dropped_bytes": 70_000}, {"position": None}, {"position": "x"}, {"position": -3}])
+def test_a_beginning_that_does_not_say_where_is_not_taken_for_batch_0(data: dict[str, object]) -> None:
+    told = Event(at_s=1.0, side=Side.TRAINING, kind="run_started", subject="night", why="", data=data)
+    assert began_anew([told], checkpoint=40) is None

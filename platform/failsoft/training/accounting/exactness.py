@@ -82,12 +82,17 @@ class Verification:
 
     @property
     def sound(self) -> bool:
-        """Whether no epoch lost or repeated a sample."""
+        """Whether no epoch lost or repeated a sample, as far as can be judged."""
         return all(epoch.sound for epoch in self.epochs)
+
+    @property
+    def proven(self) -> bool:
+        """Whether that is known of all epochs: of one whose record is incomplete nothing is."""
+        return self.sound and all(epoch.judged for epoch in self.epochs)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
-        return asdict(self) | {"sound": self.sound}
+        return asdict(self) | {"sound": self.sound, "proven": self.proven}
 
 
 def verify(run_folder: Path, *, max_ids: int = 16) -> Verification:

@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from failsoft.errors import TrainingError
 from failsoft.training.survival.preflight import Finding, failed, not_here, passed
 
 HOST_ECC = "host ECC"
@@ -24,6 +25,13 @@ NODE_LINKS = "InfiniBand"
 GPU_QUERY = ("index", "ecc.errors.uncorrected.volatile.total", "remapped_rows.pending", "remapped_rows.failure")
 """Columns of ``nvidia-smi --query-gpu=… --format=csv,noheader,nounits``."""
 _COMMAND_S = 10.0
+_GPU_TOOL = "nvidia-smi"
+_ILL_GPU = {
+    8: "a power cable of a GPU is not attached",
+    10: "the kernel has an interrupt issue with a GPU",
+    15: "a GPU has fallen off the bus, or can't be reached",
+}
+"""Exit statuses of nvidia-smi (its manual, "RETURN VALUE"). Others, as 9 (no driver), say that there is none to ask."""
 _FATAL_XIDS = frozenset({48, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140})
 """NVIDIA, "XID errors": memory (48, 63, 64, 92, 94, 95, 140), NVLink (74), off the bus (79), GSP (119, 120). Those that
 a user's code can raise by itself (13, 31, 43, 45) say nothing of the machine."""
@@ -149,8 +157,12 @@ def ask(*command: str) -> str | None:
 
     Raises:
         subprocess.TimeoutExpired: it hangs, as nvidia-smi does on a GPU that fell off the bus.
+        TrainingError: nvidia-smi says by its exit status that a GPU is ill.
     """
     if shutil.which(command[0]) is None:
         return None
     done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_S, check=False)
+    if command[0] == _GPU_TOOL and done.returncode in _ILL_GPU:
+        said = " ".join((done.stderr or done.stdout).split())[:300]
+        raise TrainingError(f"{_GPU_TOOL}: {_ILL_GPU[done.returncode]} (exit status {done.returncode}): {said}")
     return done.stdout if done.returncode == 0 else None

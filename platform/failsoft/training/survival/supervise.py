@@ -270,7 +270,7 @@ def began_anew(events: Iterable[Event], *, checkpoint: int) -> int | None:
         checkpoint: position of the newest checkpoint before it; 0 without one.
     """
     for event in events:
-        position = int(event.data.get("position", 0))
+        position = event.count("position", -1)  # too large an event loses its data: where it began is not known then
         if event.kind == "checkpoint_published":
             checkpoint = max(checkpoint, position)
         elif event.kind in {"checkpoint_quarantined", "checkpoints_unreadable"}:
