@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -237,3 +238,30 @@ def test_samples_that_were_not_looked_at_are_said() -> None:
 
 def test_a_home_without_runs_says_how_to_begin(tmp_path: Path) -> None:
     assert "failsoft train" in refusal(tmp_path, "ls")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"at_s": "now"},
+        {"at_s": math.nan},
+        {"at_s": -1e12},
+        {"index": "x"},
+        {"index": -1},
+        {"why": None},
+        {"source": 7},
+        {"rank": True},
+        {"synthetic": 2},
+        {"kind": "none of ours"},
+    ],
+)
+def test_a_letter_of_a_sample_with_a_field_of_another_type_hides_no_other_one(
+    tmp_path: Path, wrong: dict[str, object]
+) -> None:
+    folder = tmp_path / "runs" / "first" / "dead_letters"
+    letters = SampleLetters(folder, rank=0, clock=ManualClock())
+    letters.write(3, [BadSample(index=5, source="shard-7", kind=BadKind.CHECKSUM, why="torn")])
+    whole = json.loads(letters.path.read_text("utf-8"))
+    with letters.path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(whole | wrong) + "\n")
+    assert "1 letters of single samples" in dlq(tmp_path, "ls")

@@ -97,3 +97,9 @@ def test_a_ray_without_a_token_is_bad_where_others_reach_it(
 
 def test_an_address_whose_port_cannot_be_told_is_unknown() -> None:
     assert cluster.ray({"RAY_ADDRESS": "auto"})[0].mark is Mark.UNKNOWN
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:99999", "127.0.0.1:6²", "a..b:6379", f"{'x' * 70}.example:6379"])
+def test_an_address_that_no_machine_can_have_is_said_and_ends_nothing(address: str) -> None:
+    found = cluster.ray({"RAY_ADDRESS": address})
+    assert found[0].mark in {Mark.BAD, Mark.UNKNOWN}

@@ -114,3 +114,11 @@ def test_little_room_is_remarked_and_no_shared_memory_too(tmp_path: Path, monkey
     found = by_name(machine.storage(Home(root=tmp_path), clock=SystemClock()))["room"]
     assert (found.mark, "gc" in found.mend) == (Mark.REMARK, True)
     assert os.listdir(tmp_path) == ["serving"], "what was tried is removed"
+
+
+def test_a_ledger_that_can_not_be_read_is_bad_and_ends_no_look_at_the_rest(tmp_path: Path) -> None:
+    home = Home(root=tmp_path)
+    home.ledger.mkdir()
+    found = by_name(machine.storage(home, clock=SystemClock()))
+    assert (found["ledger"].mark, "can't be read" in found["ledger"].said) == (Mark.BAD, True)
+    assert {"home", "room", "clock"} <= found.keys()

@@ -96,3 +96,18 @@ def test_whatever_a_log_holds_each_line_is_counted_or_left_out(rows: list[object
     with tempfile.TemporaryDirectory() as folder:
         log = read_log(write(Path(folder), {"outcome": "good"}, *map(json.dumps, rows)), low_confidence=0.65)
     assert len(log.bad) + sum(log.left_out.values()) == 1 + len(rows)
+
+
+@pytest.mark.parametrize("name", ["answers.csv", "answers.jsonl"])
+def test_the_mark_that_spreadsheets_put_before_a_text_hides_nothing(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    text = "outcome,time\ngood,1\nlate,2\n" if name.endswith("csv") else '{"outcome": "good"}\n{"outcome": "late"}\n'
+    path.write_text(text, "utf-8-sig")
+    log = read_log(path, low_confidence=0.65)
+    assert (log.bad, log.left_out) == ([False, True], {})
+
+
+@pytest.mark.parametrize("time", ["0001-01-01", "9999-12-31T23:59:59-23:00", "0001-01-01T00:00:00+14:00"])
+def test_a_moment_that_no_clock_can_have_is_no_time(tmp_path: Path, time: str) -> None:
+    path = write(tmp_path, {"outcome": "good", "time": time})
+    assert read_log(path, low_confidence=0.65).span_s is None

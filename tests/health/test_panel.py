@@ -260,3 +260,10 @@ def test_the_rule_is_said_in_words() -> None:
     names = ("quality", "error", "late", "latency", "label_mix", "oov", "feedback", "shed", "bad_input", "repaired")
     off: dict[str, Any] = dict.fromkeys(names, Level.OFF)
     assert SignalPolicy(**off).in_words() == "no signal is heard"
+
+
+def test_a_rule_for_late_labels_that_could_never_trip_on_a_weak_release_is_left_out_and_said() -> None:
+    small = HealthPolicy(window_size=20, min_samples=20, max_bad_fraction=0.3, ruled_out_bad_fraction=0.15)
+    fit = armed(HealthPolicy(), SignalPolicy(wrong=small), "r1", Healthy(accuracy=0.3))
+    assert fit.signals.feedback is Level.OFF
+    assert "r1" in fit.unjudged["feedback"]

@@ -63,7 +63,7 @@ def _reached(address: str) -> Finding:
         return Finding(about="ray", mark=Mark.UNKNOWN, said=said, mend="export RAY_ADDRESS=HOST:6379")
     try:
         socket.create_connection((host, port), timeout=_KNOCK_S).close()
-    except OSError as error:
+    except (OSError, ValueError, OverflowError) as error:  # the others: of what is no name or port of a machine
         mend = "ray start --head on that machine, or unset RAY_ADDRESS"
         return Finding(about="ray", mark=Mark.BAD, said=f"{host}:{port} can't be reached ({error})", mend=mend)
     if "://" in address:
@@ -107,4 +107,4 @@ def _auth(address: str, environment: Mapping[str, str]) -> Finding:
 def _parts(address: str) -> tuple[str, int | None]:
     bare = address.split("://", 1)[-1]
     host, _, port = bare.rpartition(":")
-    return (host or bare).strip("[]"), int(port) if host and port.isdigit() else None
+    return (host or bare).strip("[]"), int(port) if host and port.isdecimal() else None

@@ -153,8 +153,12 @@ def _clock_of(home: Home, clock: Clock) -> Finding:
 
 def _last_word(home: Home, clock: Clock) -> Finding:
     events, torn, last = 0, 0, None
-    for event in map(parse_event, all_lines(home.ledger)):  # never all of a year's at once
-        events, torn, last = events + (event is not None), torn + (event is None), event or last
+    try:
+        for event in map(parse_event, all_lines(home.ledger)):  # never all of a year's at once
+            events, torn, last = events + (event is not None), torn + (event is None), event or last
+    except OSError as error:
+        mend = f"chown it to whoever runs failsoft: {home.ledger}"
+        return Finding(about="ledger", mark=Mark.BAD, said=f"can't be read: {error}", mend=mend)
     if home.ledger.exists() and stat.S_IMODE(home.ledger.stat().st_mode) & 0o077:
         said = f"{home.ledger} can be read by other users"
         return Finding(about="ledger", mark=Mark.REMARK, said=said, mend=f"chmod 600 {home.ledger}")

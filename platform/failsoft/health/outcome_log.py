@@ -46,7 +46,7 @@ def read_log(path: Path, *, low_confidence: float) -> OutcomeLog:
     if not 0.0 <= low_confidence <= 1.0:
         raise ConfigError(f"low_confidence is {low_confidence}; a share from 0 to 1, 0.65 suits")
     try:
-        with path.open(encoding="utf-8", errors="replace", newline="") as lines:
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:  # spreadsheets put a mark first
             found = _gather(_rows(path, lines), low_confidence)
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}; give a file of JSON lines, or a CSV") from error
@@ -108,7 +108,7 @@ def _time_of(row: Mapping[str, Any]) -> float | None:
         return number
     try:
         return datetime.fromisoformat(str(said)).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError, OSError):  # the others: a moment that this machine's clock can't have
         return None
 
 

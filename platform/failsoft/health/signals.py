@@ -253,5 +253,8 @@ def armed_for_labels(signals: SignalPolicy, release: str, accuracy: float | None
         return replace(signals, feedback=Level.OFF), (
             f"{wrong:.0%} of release {release}'s answers are wrong on validation data: labels can't show it to be worse"
         )
-    rule = replace(signals.wrong, max_bad_fraction=limit, ruled_out_bad_fraction=granted)
+    try:
+        rule = replace(signals.wrong, max_bad_fraction=limit, ruled_out_bad_fraction=granted)
+    except ConfigError as error:
+        return replace(signals, feedback=Level.OFF), f"the rule for late labels does not fit release {release}: {error}"
     return replace(signals, wrong=rule), None

@@ -10,18 +10,20 @@ from failsoft.training.letters.letter import DeadLetter
 
 RESUMED_AT = "resumed_at"
 """Key of a line that is no letter: the run went on from this position, so later positions are met anew."""
-_LATEST_S = 2.5e11
-"""The year 9892: a calendar ends in 9999."""
+_EARLIEST_S, _LATEST_S = -6.2e10, 2.5e11
+"""The years 5 and 9892: a calendar begins with 1 and ends in 9999."""
 
 Check = Callable[[Any], bool]
 
 
-def _is_text(value: object) -> bool:
+def is_text(value: object) -> bool:
+    """Whether it is one."""
     return isinstance(value, str)
 
 
-def _is_time(value: object) -> bool:
-    return is_finite(value) and abs(value) < _LATEST_S
+def is_time(value: object) -> bool:
+    """Whether a calendar has this wall time: what no date can be made of would break whoever shows it."""
+    return is_finite(value) and _EARLIEST_S < value < _LATEST_S
 
 
 def _none_or(check: Check) -> Check:
@@ -36,22 +38,22 @@ _CHECKS: Mapping[str, Check] = {
     "position": is_count,
     "step": is_count,
     "rank": is_count,
-    "reason": lambda value: _is_text(value) and bool(value),
+    "reason": lambda value: is_text(value) and bool(value),
     "sample_ids": lambda value: isinstance(value, list) and all(map(is_count, value)),
     "loss": _none_or(is_finite),
     "grad_norm": _none_or(is_finite),
-    "bad_tensor": _none_or(_is_text),
-    "at_s": _is_time,
+    "bad_tensor": _none_or(is_text),
+    "at_s": is_time,
     "world": lambda value: is_count(value) and value > 0,
     "sample_count": _none_or(is_count),
     "mean_loss": _none_or(is_finite),
-    "why": _is_text,
+    "why": is_text,
     "spike_limit": _none_or(is_finite),
     "sources": _names(is_count),
-    "model_digest": _none_or(_is_text),
-    "generators": _none_or(_names(_is_text)),
-    "generators_digest": _none_or(_is_text),
-    "payload": _none_or(_is_text),
+    "model_digest": _none_or(is_text),
+    "generators": _none_or(_names(is_text)),
+    "generators_digest": _none_or(is_text),
+    "payload": _none_or(is_text),
     "threads": _none_or(lambda value: is_count(value) and value > 0),
     "shares": _none_or(lambda value: isinstance(value, list) and all(is_count(share) and share for share in value)),
     "undone_at": _none_or(is_count),

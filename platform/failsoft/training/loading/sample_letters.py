@@ -7,16 +7,27 @@ in each epoch leaves a letter in each; readers count them. Free of torch's devic
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from failsoft.health.clock import Clock
-from failsoft.health.json_object import json_object
+from failsoft.health.json_object import is_count, json_object
 from failsoft.training.letters.deadletters import append_line
+from failsoft.training.letters.letter_lines import is_text, is_time
 from failsoft.training.loading.bad import BadKind, BadSample
 
 SAMPLES_PATTERN = "samples-rank-*.jsonl"
+_FITS: Mapping[str, Callable[[Any], bool]] = {
+    "index": is_count,
+    "source": is_text,
+    "why": is_text,
+    "position": is_count,
+    "rank": is_count,
+    "synthetic": lambda value: isinstance(value, bool),
+    "at_s": is_time,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +84,8 @@ def read_sample_letters(folder: Path) -> tuple[SampleLetter, ...]:
 def _parsed(line: bytes) -> SampleLetter | None:
     record = json_object(line)
     try:
-        return None if record is None else SampleLetter(**(record | {"kind": BadKind(record["kind"])}))
+        if record is None or not all(fits(record[name]) for name, fits in _FITS.items()):
+            return None
+        return SampleLetter(**(record | {"kind": BadKind(record["kind"])}))
     except (TypeError, ValueError, KeyError):
         return None
