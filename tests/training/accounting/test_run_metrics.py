@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
@@ -256,3 +257,20 @@ def test_a_real_loop_leaves_what_is_told_of_it(tmp_path: Path) -> None:
     assert sink.counters[table.REFUSED.name, ("toy", "loss")] == 1.0
     assert sink.counters[table.CHECKPOINT_EVENTS.name, ("toy", "published")] >= 2.0
     assert len(sink.observed[table.CHECKPOINT_WRITE.name, ("toy",)]) >= 2
+
+
+def test_a_driver_that_begins_holds_no_more_of_the_ledger_than_a_file_at_a_time(tmp_path: Path) -> None:
+    """A year of other runs lies before this one's events; here each file is small."""
+    scene = Scene(tmp_path)
+    line = scene.ledger.record("run_started", "x" * 300, world=1).to_line()
+    others = line.replace(b"night", b"other") * 400
+    for number in range(1, 81):
+        (tmp_path / f"ledger-{number:06d}.jsonl").write_bytes(others)
+    tracemalloc.start()
+    try:
+        scene.look()
+        _now, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    scene.looking.close()
+    assert peak_bytes < 10 * len(others)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from failsoft.artifacts.manifest import digest_bytes
@@ -81,7 +82,8 @@ class RunMetrics:
         self._book.put(metric, value, self._run)
 
     def _read_events(self) -> None:
-        lines = [(line, event) for line in self._tail.new_lines() if (event := self._ours(line)) is not None]
+        news = chain.from_iterable(self._tail.file_by_file())  # a year of all runs' is larger than a driver's memory
+        lines = [(line, event) for line in news if (event := self._ours(line)) is not None]
         counted = 0 if self._seen is None else self._seen.among([line for line, _ in lines])
         self._seen = None if lines else self._seen  # asked for once: whatever comes after the first lines is new
         for number, (_, event) in enumerate(lines):

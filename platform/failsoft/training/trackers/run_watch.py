@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from failsoft.health.clock import Clock
@@ -110,7 +111,7 @@ class RunWatch:
         return math.isfinite(value) and name not in _ALWAYS_NEW and self._before.get(name) != value
 
     def _events(self) -> Iterator[Event]:
-        for raw in self._tail.new_lines():
+        for raw in chain.from_iterable(self._tail.file_by_file()):
             event = parse_event(raw)
             if event is not None and event.side is Side.TRAINING and event.subject == self._folder.name:
                 yield event
