@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -81,12 +83,25 @@ def ray_local(ray_folder: Path) -> Iterator[None]:
 def node_in_time(start: Callable[[], _Node]) -> _Node:
     """Ray gives a node half a minute to come up; on a machine that starts other things, too, it may take more."""
     for _ in range(_NODE_TRIES - 1):
+        before = _children()
         try:
             return start()
         except Exception as error:
             if "timed out during startup" not in str(error):
                 raise
+            for pid in _children() - before:  # Ray ends them with this process only: till then they slow the next try
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
     return start()
+
+
+def _children() -> set[int]:
+    """Processes that this one started; none where the system does not tell."""
+    found = set[int]()
+    for told in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):  # a thread that has just ended
+            found |= set(map(int, told.read_text().split()))
+    return found
 
 
 def data_folder(name: str) -> Path:
