@@ -46,7 +46,7 @@ def await_event(folder: Path, kind: str) -> None:
 def left_in_time(folder: Path) -> Event:
     """By the run's own clock, from the first word to the last: what Ray takes to end its processes is Ray's."""
     (left,) = told(folder, "preempted")
-    assert left.at_s - told(folder, "notice_heard")[0].at_s < NoticePolicy().grace_s
+    assert 0.0 <= left.at_s - told(folder, "notice_heard")[0].at_s < NoticePolicy().grace_s
     assert told(folder, "notice_missed") == []
     return left
 

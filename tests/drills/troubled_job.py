@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from failsoft.health.clock import SystemClock
 from failsoft.training.checkpoints.checkpoint import Deliver
 from failsoft.training.loop import LoopPlan, Task, TrainLoop
 from failsoft.training.ranks import Ranks
@@ -64,6 +65,6 @@ def build_troubled(job: TroubledJob, ranks: Ranks, deliver: Deliver) -> TrainLoo
     job.folder.mkdir(parents=True, exist_ok=True)
     (job.folder / f"pid-{ranks.rank}").write_text(str(os.getpid()), "utf-8")
     plan = LoopPlan(total_batches=TOTAL_BATCHES, seed=3, snapshot_every_steps=5, checkpoint_every_steps=10)
-    loop = toy_loop(job.folder, plan=plan, ranks=ranks, deliver=deliver)
+    loop = toy_loop(job.folder, plan=plan, ranks=ranks, deliver=deliver, clock=SystemClock())
     loop.task = TroubledTask(task=loop.task, loop=loop, job=job, rank=ranks.rank)
     return loop

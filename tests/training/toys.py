@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from failsoft.artifacts.store import ArtifactStore
-from failsoft.health.clock import ManualClock, SystemClock
+from failsoft.health.clock import Clock, ManualClock, SystemClock
 from failsoft.health.faults import FaultPlan
 from failsoft.health.ledger import Ledger, Side
 from failsoft.training.batches import GlobalBatches
@@ -57,7 +57,7 @@ def same(left: dict[str, Tensor], right: dict[str, Tensor]) -> bool:
     return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
 
 
-def toy_loop(
+def toy_loop(  # noqa: PLR0913 -- a test names the one that it is about
     folder: Path,
     *,
     faults: FaultPlan | None = None,
@@ -65,8 +65,9 @@ def toy_loop(
     ranks: Ranks | None = None,
     deliver: Deliver = deliver_here,
     hidden: int = 6,
+    clock: Clock | None = None,
 ) -> TrainLoop:
-    ranks, clock = ranks or SoloRank(), ManualClock()
+    ranks, clock = ranks or SoloRank(), clock or ManualClock()
     plan = plan or LoopPlan(total_batches=24, seed=3, snapshot_every_steps=4, checkpoint_every_steps=8)
     model = toy_model(plan.seed, hidden=hidden)
     wrapped = nn.parallel.DistributedDataParallel(model) if ranks.world > 1 else model

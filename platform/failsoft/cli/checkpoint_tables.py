@@ -35,7 +35,7 @@ def listing(run: str, places: BothPlaces) -> Table:
             in_bytes(sum(entry.size_bytes for entry in one.manifest.files.values())),
             at(one.manifest.created_at_s),
             " + ".join(one.where) + ("" if one.damage is None else f" [red]({escape(one.damage)})[/red]"),
-            metrics({name: value for name, value in (meta.get("metrics") or {}).items() if name not in _COLUMNS}),
+            metrics({name: value for name, value in one.metrics.items() if name not in _COLUMNS}),
         )
     if places.remote is not None:
         table.caption = _in_words(places)

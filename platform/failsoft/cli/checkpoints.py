@@ -59,6 +59,7 @@ def _opened(run: str, home: Home, *which: str) -> Iterator[list[Artifact]]:
 def ls(run: RunArgument, json_: JsonOption = False, home: HomeOption = None) -> None:
     """List checkpoints, oldest first by their own position, and where each is safe; bytes are not read (see verify)."""
     from failsoft.training.checkpoints.inspection import ordered
+    from failsoft.training.checkpoints.judged import judged
     from failsoft.training.checkpoints.remote_inspection import both_places, row_of
     from failsoft.training.checkpoints.remote_note import noted_remote
 
@@ -66,7 +67,7 @@ def ls(run: RunArgument, json_: JsonOption = False, home: HomeOption = None) -> 
         places = both_places((), run)
     else:
         store = _shelf(run, Home.find(home))
-        places = both_places(ordered(store), noted_remote(store.root))
+        places = both_places(ordered(store), noted_remote(store.root), judged(store.root))
     if json_:
         print_json([row_of(one) for one in places.seen])
     else:
@@ -187,10 +188,11 @@ def prune(
 
 def _prune_here(store: ArtifactStore, rules: list[Any], *, done: bool) -> tuple[list[str], list[str]]:
     from failsoft.training.checkpoints.inspection import ordered
+    from failsoft.training.checkpoints.judged import judged
     from failsoft.training.checkpoints.retention import Shelved, removable
 
-    there = ordered(store)
-    going = removable([Shelved.of(one.name, one.manifest) for one in there], rules)
+    there, later = ordered(store), judged(store.root)
+    going = removable([Shelved.of(one.name, one.manifest, later) for one in there], rules)
     for name in going if done else ():
         store.remove(name)
     return going, [one.name for one in there if one.name not in going]

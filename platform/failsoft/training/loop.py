@@ -14,7 +14,7 @@ from failsoft.training.degradation import smaller_world
 from failsoft.training.escalation import Poisoned
 from failsoft.training.guard import Refusal, StepOutcome
 from failsoft.training.loop_parts import LoopParts
-from failsoft.training.loop_plan import LoopPlan, Task
+from failsoft.training.loop_plan import LoopPlan, Task, Validation
 from failsoft.training.saving import Due
 from failsoft.training.survival.leaving import save_and_leave
 from failsoft.training.survival.watch_policy import WatchPhase
@@ -83,6 +83,7 @@ class TrainLoop(LoopParts):
         self.net.begin()
         if self.plan.full_world is not None and self._ranks.world < self.plan.full_world:
             self.degradations.began(smaller_world(self._ranks.world, of=self.plan.full_world))
+        self._make_up()
         ill = self._saving.begin()
         if ill is not None:
             raise self._endings.ill_at_start(ill)
@@ -105,8 +106,25 @@ class TrainLoop(LoopParts):
         """Before anything of this moment is kept, so that a checkpoint is judged by what was found of it alone."""
         self._saving.found = {}
         if self.validation is not None and self.validation.due(self.state):
-            with self.watch.during(WatchPhase.VALIDATION):
-                self._saving.found = dict(self.validation.run())
+            self._look(self.validation)
+        if not self._owed.owed:
+            self._tell_listeners()
+
+    def _make_up(self) -> None:
+        """The look that the group before broke off; before the first snapshot, which is to say that it is done."""
+        if self.validation is None or not self._owed.still(self.checkpoints):
+            return
+        self._look(self.validation)
+        if not self._owed.owed:
+            self._owed.judge(self.checkpoints, self._saving.found)
+            self._tell_listeners()
+
+    def _look(self, validation: Validation) -> None:
+        with self.watch.during(WatchPhase.VALIDATION):
+            self._saving.found = dict(validation.run())
+        self._owed.ran(validation)
+
+    def _tell_listeners(self) -> None:
         if self.listeners and self._ranks.rank == 0:
             with self.watch.during(WatchPhase.VALIDATION):
                 self._callbacks.applied(self.state.step, self._moment)
@@ -157,6 +175,8 @@ class TrainLoop(LoopParts):
         """Whether the final state is published; False when there is more to do."""
         if self.state.position < self._course.total:
             return False
+        if self._owed.owed:  # a finished run is not taken up again, and nobody would make up for the look
+            self._leave_if_told()
         self._count_samples()
         if self._saving.publish_final():
             return True

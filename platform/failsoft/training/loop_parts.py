@@ -22,6 +22,7 @@ from failsoft.training.loading.weighing import Loads
 from failsoft.training.loop_plan import LoopPlan, Task, Validation
 from failsoft.training.lower_rate import LowerRate
 from failsoft.training.memory.net import MemoryNet
+from failsoft.training.owed_look import OwedLook
 from failsoft.training.pace.keeper import PaceKeeper
 from failsoft.training.pace.schedule import FollowsShares
 from failsoft.training.recovery import Recovery
@@ -65,7 +66,8 @@ class LoopParts:
         self._rate = LowerRate(self.guard.relief, self.degradations)
         self.net = self._net()
         self._pace = self._pace_keeper()
-        self.state.memory, self.state.samples = self.net.ladder, self._samples
+        self._owed = OwedLook(self._chronicle)
+        self.state.memory, self.state.samples, self.state.look = self.net.ladder, self._samples, self._owed
         self._callbacks = Callbacks(self.listeners, self._chronicle.tell, self.desk.clock)
 
     def _pace_keeper(self) -> PaceKeeper | None:

@@ -25,7 +25,7 @@ from failsoft.errors import ConfigError
 from failsoft.training.chronicle import Desk
 from failsoft.training.degradation import Degradation, DegradationKind, Degradations
 from failsoft.training.loading.quarantine import Gate, Quarantine
-from failsoft.training.ranks import MayBeAsked, Ranks, from_rank_zero
+from failsoft.training.ranks import MayBeAsked, Ranks, any_rank, from_rank_zero
 from failsoft.training.state import TrainingState
 from failsoft.training.validation_look import Share, Validates, combined, look
 from failsoft.training.validation_plan import ValidationPlan
@@ -77,6 +77,8 @@ class Validator:
         self._degradations = Degradations(self._tell)
         self._deaths: int | None = None
         self._not_before_s = -math.inf
+        self.broken_off = False
+        """The last look was, as all ranks know it; see :class:`failsoft.training.owed_look.BreaksOff`."""
 
     def due(self, state: TrainingState) -> bool:
         """After an applied step: whether to look now. No collective; the same on all ranks."""
@@ -88,6 +90,7 @@ class Validator:
 
     def run(self) -> dict[str, float]:
         """Look, unless the looks rest; the metrics that could be computed, the same on all ranks."""
+        self.broken_off = False
         if from_rank_zero(self._ranks, self._word()) != "look":
             return {}
         began_s = self._desk.clock.monotonic_s()
@@ -98,7 +101,9 @@ class Validator:
         told = [Share(**json.loads(text)) for text in self._ranks.gather(json.dumps(vars(mine)))]
         self._mark(0)
         took_s = self._desk.clock.monotonic_s() - began_s
-        if any(share.asked for share in told):
+        self.broken_off = any(share.asked for share in told)
+        if self.broken_off:
+            any_rank(self._ranks, mine.asked)  # the word rides on sums: with this one all leave at this very step
             why = "told to leave: what there is to save comes first"
             self._tell("validation_broken_off", why, took_s=round(took_s, 6))
             return {}

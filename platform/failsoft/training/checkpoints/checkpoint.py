@@ -75,6 +75,8 @@ class Checkpoints:
     """Position of the checkpoint that was published or restored last, as all ranks know it."""
     trouble: str | None = field(default=None, init=False)
     """Why the run must not go on unsaved, once the storage has failed for too long."""
+    restored: Artifact | None = field(default=None, init=False)
+    """The checkpoint that the state was read from last; None: it was from none."""
     _prepared: bool = field(default=False, init=False)
     _unshared: list[dict[str, Any]] = field(default_factory=list, init=False)
 
@@ -250,7 +252,7 @@ class Checkpoints:
         else:
             # another world size: a new, but settled, draw
             seed_all(seed, rank=self.ranks.rank, position=state.position)
-        self._writer.parent, self.position = artifact.name, state.position
+        self._writer.parent, self.position, self.restored = artifact.name, state.position, artifact
         self._finder.catch_up(artifact)
         return Restored(name=artifact.name, position=state.position, step=state.step)
 

@@ -19,6 +19,7 @@ from failsoft.artifacts.store import Artifact, ArtifactStore
 from failsoft.errors import ArtifactMissingError, DamagedArtifactError
 from failsoft.health.clock import Clock
 from failsoft.training.checkpoints.inspection import is_healthy, only, position_of, size_bytes
+from failsoft.training.checkpoints.judged import judged
 from failsoft.training.checkpoints.mirror_filesystem import unpacked
 from failsoft.training.checkpoints.mirror_order import Listed, MirrorOrder
 from failsoft.training.checkpoints.retention import Shelved, from_plain, removable
@@ -169,7 +170,8 @@ class MirrorWork:
         """Returns why not all could be removed. The new copy stands whatever happens here."""
         try:
             shelf = remote.shelf()
-            known = [Shelved.of(one.folder, one.manifest) for one in _sound(shelf)]
+            later = judged(Path(order.root))
+            known = [Shelved.of(one.folder, one.manifest, later) for one in _sound(shelf)]
             for folder in [*removable(known, from_plain(order.rules)), *self._left(shelf, order.orphan_after_s)]:
                 remote.remove(folder)
                 removed.append(folder)

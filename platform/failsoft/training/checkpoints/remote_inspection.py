@@ -20,6 +20,7 @@ from failsoft.artifacts.store import Artifact, ArtifactStore
 from failsoft.errors import ArtifactError, ArtifactMissingError, ConfigError
 from failsoft.health.clock import Clock
 from failsoft.training.checkpoints.inspection import NEWEST, Finding, position_of
+from failsoft.training.checkpoints.judged import Judged, metrics_of
 from failsoft.training.checkpoints.retention import Rule, Shelved, removable
 
 _KIND = "checkpoint"
@@ -74,6 +75,8 @@ class Seen:
     manifest: Manifest
     here: bool
     there: bool
+    metrics: Mapping[str, float]
+    """What it may be judged by, found later or by its own words."""
     damage: str | None = None
     """What is known to be wrong with the copy there."""
 
@@ -96,35 +99,43 @@ class BothPlaces:
     """Folders there that are being written, or that a killed process left."""
 
 
-def both_places(here: Sequence[Artifact], url: str | None) -> BothPlaces:
+def both_places(here: Sequence[Artifact], url: str | None, later: Judged | None = None) -> BothPlaces:
     """What lies where; a remote store that can't be reached leaves the local ones to be told.
 
     Args:
         here: the local ones.
         url: the remote place; None: none is known.
+        later: what was found of some of them after they were published.
     """
+    later = later or {}
     if url is None:
-        return BothPlaces(seen=_merged(here, ()))
+        return BothPlaces(seen=_merged(here, (), later))
     try:
         remote = remote_checkpoints(url)
         with reached(remote):
             shelf = remote.shelf()
     except (ArtifactError, ConfigError) as error:
-        return BothPlaces(seen=_merged(here, ()), remote=shown(url), unreadable=hushed(str(error), url))
-    return BothPlaces(seen=_merged(here, shelf.there), remote=remote.place.shown, unfinished=shelf.unfinished)
+        return BothPlaces(seen=_merged(here, (), later), remote=shown(url), unreadable=hushed(str(error), url))
+    return BothPlaces(seen=_merged(here, shelf.there, later), remote=remote.place.shown, unfinished=shelf.unfinished)
 
 
-def _merged(here: Sequence[Artifact], there: Sequence[RemoteArtifact]) -> tuple[Seen, ...]:
+def _merged(here: Sequence[Artifact], there: Sequence[RemoteArtifact], later: Judged) -> tuple[Seen, ...]:
     copies: Mapping[str, RemoteArtifact] = {one.manifest.digest: one for one in there}
     mine = {one.manifest.digest for one in here}
-    seen = [_seen(one.name, one.manifest, here=True, copy=copies.get(one.manifest.digest)) for one in here]
-    seen += [_seen(one.name, one.manifest, here=False, copy=one) for one in there if one.manifest.digest not in mine]
+    places = [(one.name, one.manifest, True, copies.get(one.manifest.digest)) for one in here]
+    places += [(one.name, one.manifest, False, one) for one in there if one.manifest.digest not in mine]
+    seen = (
+        Seen(
+            name=name,
+            manifest=manifest,
+            here=is_here,
+            there=copy is not None,
+            metrics=metrics_of(manifest, later),
+            damage=None if copy is None else copy.damage,
+        )
+        for name, manifest, is_here, copy in places
+    )
     return tuple(sorted(seen, key=lambda one: (position_of(one.manifest), one.manifest.created_at_s)))
-
-
-def _seen(name: str, manifest: Manifest, *, here: bool, copy: RemoteArtifact | None) -> Seen:
-    damage = None if copy is None else copy.damage
-    return Seen(name=name, manifest=manifest, here=here, there=copy is not None, damage=damage)
 
 
 def verify_remote(remote: RemoteStore) -> list[Finding]:
@@ -208,4 +219,5 @@ def row_of(seen: Seen) -> dict[str, Any]:
     """One checkpoint as plain JSON."""
     size = sum(entry.size_bytes for entry in seen.manifest.files.values())
     row: dict[str, Any] = {"name": seen.name, "created_at_s": seen.manifest.created_at_s, "bytes": size}
-    return row | {"where": seen.where, "damage": seen.damage} | dict(seen.manifest.meta)
+    row |= {"where": seen.where, "damage": seen.damage}
+    return row | dict(seen.manifest.meta) | {"metrics": dict(seen.metrics)}

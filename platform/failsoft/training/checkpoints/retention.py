@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from failsoft.artifacts.manifest import Manifest
 from failsoft.errors import ConfigError
+from failsoft.training.checkpoints.judged import Judged, metrics_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,15 +30,15 @@ class Shelved:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, manifest: Manifest) -> Shelved:
-        """Read the checkpoint's own words."""
+    def of(cls, name: str, manifest: Manifest, later: Judged | None = None) -> Shelved:
+        """Read the checkpoint's own words, and what was found of it ``later``."""
         meta = manifest.meta
         return cls(
             name=name,
             position=int(meta.get("position", -1)),
             at_s=manifest.created_at_s,
             healthy=meta.get("healthy") is True,
-            metrics=dict(meta.get("metrics") or {}),
+            metrics=metrics_of(manifest, later or {}),
         )
 
 

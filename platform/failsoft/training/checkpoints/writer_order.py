@@ -14,6 +14,7 @@ from failsoft.errors import FailsoftError
 from failsoft.health.clock import SystemClock
 from failsoft.training.checkpoints.formats import SCALARS, TENSORS
 from failsoft.training.checkpoints.inspection import size_bytes
+from failsoft.training.checkpoints.judged import judged
 from failsoft.training.checkpoints.parts import Stamps, in_words, refuse_mixed, stamps_in
 from failsoft.training.checkpoints.retention import Shelved, from_plain, removable
 from failsoft.training.checkpoints.shard_layout import ShardPlace
@@ -184,7 +185,8 @@ def _pruned(order: Order, store: ArtifactStore, size_bytes: int) -> Written:
 def _prune(order: Order, store: ArtifactStore, removed: list[str]) -> str:
     """Returns why not all could be removed. The new checkpoint stands whatever happens here."""
     try:
-        shelf = [Shelved.of(artifact.name, artifact.manifest) for artifact in store.listing()]
+        later = judged(store.root)
+        shelf = [Shelved.of(artifact.name, artifact.manifest, later) for artifact in store.listing()]
         for name in removable(shelf, from_plain(order.rules)):
             store.remove(name)
             removed.append(name)
