@@ -19,6 +19,7 @@ from typing import Any
 from rich.table import Table
 
 from tests.benchmarks.gateway_contenders import environment
+from tests.benchmarks.leash import on_leash
 from tests.benchmarks.measuring import Ratio
 from tests.benchmarks.outcome import Outcome, Row, Sheet
 from tests.benchmarks.race_legs import LEGS, Claim, Leg
@@ -148,7 +149,7 @@ def _leg(name: str, leg: Leg, folder: Path, *, full: bool) -> str | None:
     log = folder / f"{name}.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command + ["--full"] * full, cwd=ROOT, env=environment(), stdout=out, stderr=subprocess.STDOUT
+            on_leash(command + ["--full"] * full), cwd=ROOT, env=environment(), stdout=out, stderr=subprocess.STDOUT
         )
         try:
             code: int | None = process.wait(limit_s)

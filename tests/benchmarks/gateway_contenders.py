@@ -17,10 +17,14 @@ from typing import Any
 from failsoft.artifacts.home import Home
 from failsoft.ingress import LOOPBACK, Ingress
 from failsoft.remote import GatewayClient
+from tests.benchmarks.leash import on_leash
+from tests.benchmarks.process_tree import end_all
+from tests.benchmarks.spoken import line_of
 from tests.conftest import ROOT
 from tests.serving.tiny_release import publish_tiny
 
-STOP_S = 60.0
+START_S, STOP_S = 240.0, 60.0
+"""A host has so long until it answers, and until it is gone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +56,7 @@ class Standing:
 
     port: int
     home: Home
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[bytes]
 
     def operator(self) -> GatewayClient:
         """For an operator; whoever takes it closes it."""
@@ -94,6 +98,9 @@ def standing(kind: str, ingress: Ingress, published: Path, **settings: str) -> I
         ingress: of those on Ray.
         published: the releases folder.
         settings: more environment.
+
+    Raises:
+        SilentHostError: it did not come up in time; with what it said last.
     """
     root = Path(tempfile.mkdtemp(prefix="fsg-", dir="/tmp"))
     shutil.copytree(published, root / "releases")
@@ -101,25 +108,22 @@ def standing(kind: str, ingress: Ingress, published: Path, **settings: str) -> I
     log = root / "log"
     with log.open("wb") as errors:
         process = subprocess.Popen(
-            command,
+            on_leash(command),
             cwd=ROOT,
             env=environment(**settings),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            text=True,
         )
     try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line, f"{kind} did not start: {log.read_text('utf-8', 'replace')[-3000:]}"
+        line = line_of(process, within_s=START_S, log=log)
         yield Standing(port=json.loads(line)["port"], home=Home.find(root), process=process)
     finally:
         _end(process)
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.close()
@@ -127,5 +131,5 @@ def _end(process: subprocess.Popen[str]) -> None:
     try:
         process.wait(STOP_S)
     except subprocess.TimeoutExpired:
-        process.kill()
+        end_all(process.pid)
         process.wait()

@@ -1,7 +1,8 @@
 """One contender of the gateway's benchmark, in a process of its own.
 
 ``python -m tests.benchmarks.gateway_host KIND --ingress fast --home FOLDER`` prints a JSON line with its port once it
-answers, and stops when its standard input ends. All serve the same release on loopback with one replica of the model.
+answers, and stops when its standard input ends, at SIGTERM, and when its starter dies. All serve the same release on
+loopback with one replica of the model.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
 from failsoft.ingress import LOOPBACK, Ingress, entry
 from failsoft.local_ray import local_ray
+from tests.benchmarks.leash import Leash, led, ray_in_time
 from tests.drills.serving_support import free_port
 
 SLOTS = 4
@@ -105,17 +107,20 @@ ALONE: dict[str, Callable[[Path, int], AbstractContextManager[None]]] = {
 
 
 @contextmanager
-def _serving(kind: str, ingress: Ingress, home: Path, port: int) -> Iterator[None]:
-    if kind in ALONE:
-        with ALONE[kind](home, port):
-            yield
-        return
-    with entry(ingress) as way, way.in_force(), local_ray(num_cpus=SLOTS), ON_RAY[kind](home, port):
-        yield
+def _serving(kind: str, ingress: Ingress, home: Path, port: int) -> Iterator[Leash]:
+    with led() as leash:
+        if kind in ALONE:
+            with ALONE[kind](home, port):
+                yield leash
+            return
+        with entry(ingress) as way, way.in_force(), ExitStack() as stack:
+            ray_in_time(leash, lambda: stack.enter_context(local_ray(num_cpus=SLOTS)))
+            with ON_RAY[kind](home, port):
+                yield leash
 
 
 def main() -> None:
-    """Serve until standard input ends."""
+    """Serve until it is told to end."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=sorted(ON_RAY | ALONE))
     parser.add_argument("--ingress", type=Ingress, default=Ingress.SAFE)
@@ -124,9 +129,10 @@ def main() -> None:
     told = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Ray writes to standard output too
     port = free_port()
-    with _serving(given.kind, given.ingress, given.home, port):
+    with _serving(given.kind, given.ingress, given.home, port) as leash:
         print(json.dumps({"port": port}), file=told, flush=True)
         sys.stdin.read()
+        leash.end()
 
 
 if __name__ == "__main__":

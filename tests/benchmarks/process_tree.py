@@ -42,6 +42,12 @@ def cpu_s(pids: list[int]) -> float:
     return sum((int(fields[11]) + int(fields[12])) * _TICK_S for pid in pids if (fields := _stat(pid)))
 
 
+def born(pid: int) -> int | None:
+    """When a living process began, in the kernel's ticks: the same number later may be another process's."""
+    fields = _stat(pid)
+    return None if fields is None or fields[0] == "Z" else int(fields[19])
+
+
 def await_calm(root: int, *, busy_cores: float = 0.3, look_s: float = 0.5, at_most_s: float = 15.0) -> bool:
     """Wait until the processes below ``root`` use less than ``busy_cores``; False when they never do."""
     end_s = time.monotonic() + at_most_s

@@ -10,8 +10,10 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from os import cpu_count, getloadavg
 from pathlib import Path
 
+from tests.benchmarks.leash import led
 from tests.benchmarks.outcome import Outcome
 
 
@@ -157,7 +159,7 @@ LEGS: Mapping[str, Leg] = {
     ),
     "serving": Leg(
         run=serving,
-        limit_s=300.0,
+        limit_s=480.0,
         claims=[
             Claim(ratio="throughput_bare_over_nets", what=_RATE, against="bare Ray Serve, same ingress"),
             Claim(ratio="throughput_lean_bare_over_nets", what=_RATE, against="lean bare Ray Serve, same ingress"),
@@ -172,7 +174,7 @@ LEGS: Mapping[str, Leg] = {
     ),
     "recovery": Leg(
         run=recovery,
-        limit_s=330.0,
+        limit_s=480.0,
         claims=[
             Claim(ratio="failsoft_over_ray_default", what=_BACK, against="bare Ray Train"),
             Claim(ratio="failsoft_over_torchrun", what=_BACK, against="torchrun"),
@@ -180,7 +182,7 @@ LEGS: Mapping[str, Leg] = {
             Claim(ratio="no_spares_over_torchrun", what=f"{_BACK}, no spares", against="torchrun"),
         ],
     ),
-    "incident_wall": Leg(run=incident_wall, limit_s=240.0),
+    "incident_wall": Leg(run=incident_wall, limit_s=480.0),
 }
 """In the order in which they are run: those that start no cluster first."""
 
@@ -192,9 +194,14 @@ def main() -> None:
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    outcome = LEGS[given.leg].run(given.full, given.out)
-    outcome.name = given.leg
-    outcome.write(given.out)
+    before = getloadavg()[0]
+    with led():  # told to end, it ends its hosts and removes their folders
+        outcome = LEGS[given.leg].run(given.full, given.out)
+        outcome.name = given.leg
+        outcome.notes.append(
+            f"load {before:.1f} when it began, {getloadavg()[0]:.1f} when it ended, {cpu_count()} cores"
+        )
+        outcome.write(given.out)
 
 
 if __name__ == "__main__":

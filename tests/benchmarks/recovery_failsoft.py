@@ -7,6 +7,7 @@ training, the watchdog, the ledger. Restarts are Ray's immediate ones, as the fi
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from failsoft.training.loop import LoopPlan, TrainLoop
 from failsoft.training.ranks import Ranks
 from failsoft.training.state import TrainingState
 from failsoft.training.survival.warmth import SparePolicy
+from tests.benchmarks.leash import led, ray_in_time
 from tests.benchmarks.recovery_toy import (
     BATCH,
     CHECKPOINT_EVERY,
@@ -99,7 +101,8 @@ def build_toy(folder: Path, ranks: Ranks, deliver: Deliver) -> TrainLoop:
 
 def main(folder: Path, *, spares: bool) -> None:
     """The driver."""
-    with local_ray(num_cpus=WORKERS):
+    with led() as leash, ExitStack() as stack:
+        ray_in_time(leash, lambda: stack.enter_context(local_ray(num_cpus=WORKERS)))
         from failsoft.training.ray_train import RaySettings, run_attempt
 
         settings = RaySettings(

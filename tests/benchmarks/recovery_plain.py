@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from tests.benchmarks.leash import led, ray_in_time
 from tests.benchmarks.recovery_toy import (
     BATCH,
     CHECKPOINT_EVERY,
@@ -75,17 +76,21 @@ def under_ray(folder: Path) -> None:
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
-    ray.init(address="local", num_cpus=WORKERS, include_dashboard=False, _node_ip_address="127.0.0.1")
-    TorchTrainer(
-        on_ray,
-        train_loop_config={"folder": folder},
-        scaling_config=ScalingConfig(num_workers=WORKERS),
-        run_config=RunConfig(
-            name="run",
-            storage_path=str(folder),
-            failure_config=FailureConfig(max_failures=-1),
-        ),
-    ).fit()
+    def start() -> None:
+        ray.init(address="local", num_cpus=WORKERS, include_dashboard=False, _node_ip_address="127.0.0.1")
+
+    with led() as leash:
+        ray_in_time(leash, start)
+        TorchTrainer(
+            on_ray,
+            train_loop_config={"folder": folder},
+            scaling_config=ScalingConfig(num_workers=WORKERS),
+            run_config=RunConfig(
+                name="run",
+                storage_path=str(folder),
+                failure_config=FailureConfig(max_failures=-1),
+            ),
+        ).fit()
 
 
 def on_ray(config: State) -> None:

@@ -16,9 +16,11 @@ from pathlib import Path
 
 from failsoft.health.ledger import read_ledger
 from failsoft.training.survival.warmth import SPARE_READY
+from tests.benchmarks.leash import on_leash
 from tests.benchmarks.process_tree import await_calm, descendants, end_all, memory_mb
 from tests.benchmarks.recovery_marks import Diary, Recovery, judged, newest, read_diary
 from tests.benchmarks.recovery_toy import CHECKPOINT_EVERY, WORKERS, turn_of
+from tests.benchmarks.spoken import SilentHostError, last_words
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 300.0
@@ -57,7 +59,7 @@ class System:
         }
         with (self.folder / "log").open("wb") as log:
             self.process = subprocess.Popen(
-                self.command,
+                on_leash(self.command),
                 cwd=ROOT,
                 env=bare | ours,
                 stdin=subprocess.DEVNULL,
@@ -121,7 +123,10 @@ class System:
     def _await_steps(self, least: int) -> None:
         end_s = time.monotonic() + START_S
         while not (diaries := self._diaries()) or min(diary.last for diary in diaries) < least:
-            assert time.monotonic() < end_s, f"{self.name} makes no steps; see {self.folder / 'log'}"
+            is_alive = self.process is not None and self.process.poll() is None
+            if not is_alive or time.monotonic() > end_s:
+                words = last_words(self.folder / "log")
+                raise SilentHostError(f"{self.name} {'makes no steps' if is_alive else 'has ended'}; {words}")
             time.sleep(_LOOK_S * 5)
 
 
