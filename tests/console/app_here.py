@@ -241,6 +241,6 @@ class _Client(ControllerClient):
 
 def _follower(config: ControllerConfig, controller: Controller, name: str) -> PlanFollower:
     from failsoft.health.clock import SystemClock
-    from failsoft.serving.rollout.controller import _first_plan
+    from failsoft.serving.rollout.first_plan import first_plan
 
-    return PlanFollower(_Client(config, controller, name), name=name, clock=SystemClock(), first=_first_plan(config))
+    return PlanFollower(_Client(config, controller, name), name=name, clock=SystemClock(), first=first_plan(config))

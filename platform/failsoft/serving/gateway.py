@@ -113,7 +113,8 @@ class Gateway(GrpcMethods):
         self._arms = arms = {colour: self._make_arm(handle) for colour, handle in handles.items() if handle is not None}
         self._answerer = self._make_answerer()
         self._report_refusals()
-        self._tasks = [asyncio.create_task(duty, name=name) for name, duty in self._duties().items()]
+        tasks = (asyncio.create_task(duty, name=name) for name, duty in self._duties().items())
+        self._tasks = [*self._follower.tasks, *tasks]
         self._errands = [
             *(asyncio.create_task(arm.warm_up(within_s=_WARM_UP_S)) for arm in arms.values()),
             asyncio.create_task(self._meet_controller(controller)),

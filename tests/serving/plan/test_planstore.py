@@ -100,6 +100,59 @@ def test_whoever_starts_on_a_plan_that_it_cannot_read_goes_on_from_the_one_befor
     assert stored(tmp_path) == numbered(4)
 
 
+def in_format(folder: Path, made_in: int) -> None:
+    """The newest file as another failsoft would have written it: what it means by a digest, nobody knows here."""
+    path = newest_file(folder)
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"format": made_in, "digest": "of its own"}), "utf-8")
+
+
+def test_a_plan_of_a_later_format_is_called_that_and_not_damage_and_the_one_before_is_gone_on_from(
+    tmp_path: Path,
+) -> None:
+    store = PlanStore(tmp_path)
+    store.save(numbered(1))
+    store.save(numbered(2))
+    in_format(tmp_path, 2)
+    earlier = PlanStore(tmp_path)
+    loaded = earlier.load()
+    assert loaded is not None
+    assert loaded.state == numbered(1)
+    assert "plan-0.json was written by a newer failsoft (plan format 2, this one reads 1)" in str(loaded.damaged)
+    assert "damaged" not in str(loaded.damaged)
+    earlier.save(numbered(3))
+    earlier.save(numbered(4))
+    assert stored(tmp_path) == numbered(4)
+
+
+def test_where_only_plans_of_a_later_format_are_left_the_mend_is_the_newer_failsoft(tmp_path: Path) -> None:
+    PlanStore(tmp_path).save(FIRST)
+    in_format(tmp_path, 7)
+    with pytest.raises(
+        PlanStoreError, match=r"plan format 7, this one reads 1.*Start that newer failsoft again, or move"
+    ):
+        PlanStore(tmp_path).load()
+
+
+def test_a_plan_of_a_later_format_is_not_written_over_by_whoever_led_before(tmp_path: Path) -> None:
+    """While an app is upgraded both controllers live for a moment."""
+    before, later = PlanStore(tmp_path), PlanStore(tmp_path)
+    before.save(numbered(1))
+    later.load()
+    later.save(numbered(2))
+    in_format(tmp_path, 2)
+    with pytest.raises(PlanOvertakenError, match="another controller"):
+        before.save(numbered(2))
+
+
+@pytest.mark.parametrize("made_in", [0, -1, "2", 2.5, None])
+def test_a_format_that_none_ever_had_is_damage(tmp_path: Path, made_in: object) -> None:
+    PlanStore(tmp_path).save(FIRST)
+    path = newest_file(tmp_path)
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"format": made_in}), "utf-8")
+    with pytest.raises(PlanStoreError, match=r"is damaged.*can read; gateways keep the plan they have\. Move these"):
+        PlanStore(tmp_path).load()
+
+
 def test_the_last_of_many_writes_is_the_truth_and_only_two_files_stay(tmp_path: Path) -> None:
     store = PlanStore(tmp_path)
     for epoch in range(1, 12):

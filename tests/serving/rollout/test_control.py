@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from failsoft.health.ledger import Side, read_ledger
 from failsoft.health.window import Outcome
 from failsoft.serving.pacing import LoadingPolicy
 from failsoft.serving.plan.plan import Arm, Colour, RoutingPlan, Stage
+from failsoft.serving.plan.planstore import PlanStore, RolloutState
 from failsoft.serving.plan.trips import Trip
-from failsoft.serving.rollout import control
+from failsoft.serving.rollout import control, verifying
 from failsoft.serving.rollout.control import Controller, ControllerConfig
 from failsoft.serving.rollout.evidence import OutcomeBatch
 
@@ -130,7 +132,7 @@ async def test_only_a_whole_release_is_proposed(tmp_path: Path) -> None:
 async def test_what_is_proposed_is_verified_with_pauses_only_while_a_model_answers_callers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "_VERIFYING", LoadingPolicy(share=0.01, pauses_at_most_s=0.001))
+    monkeypatch.setattr(verifying, "PACE", LoadingPolicy(share=0.01, pauses_at_most_s=0.001))
     publish(tmp_path, "r2")
 
     def hurried(home: Path) -> int:
@@ -219,3 +221,70 @@ async def test_the_status_is_plain_json(tmp_path: Path) -> None:
 def test_a_relative_home_is_refused() -> None:
     with pytest.raises(ConfigError, match="absolute"):
         ControllerConfig(home="here", release="r1")
+
+
+@dataclass
+class HangingStorage:
+    """Takes nothing from when a test says so until it says otherwise."""
+
+    monkeypatch: pytest.MonkeyPatch
+    began: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def hang(self) -> None:
+        """From now on."""
+        save = PlanStore.save
+
+        def late(store: PlanStore, state: RolloutState) -> None:
+            self.began.set()
+            assert self.over.wait(20.0), "the test itself waits for it"
+            save(store, state)
+
+        self.monkeypatch.setattr(PlanStore, "save", late)
+
+
+@pytest.fixture
+def storage(monkeypatch: pytest.MonkeyPatch) -> Iterator[HangingStorage]:
+    """Goes on when the test is over."""
+    made = HangingStorage(monkeypatch)
+    yield made
+    made.over.set()
+
+
+async def test_while_storage_hangs_plans_are_told_and_the_order_that_waits_for_it_holds_when_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: HangingStorage
+) -> None:
+    """The event loop itself waited for the disk: no poll, no label and no status was answered meanwhile."""
+    monkeypatch.setattr(control, "_PATIENCE_S", 0.05)
+    async with running(tmp_path) as controller:
+        waiting = asyncio.create_task(controller.wait_plan(1, 60.0))
+        await asyncio.sleep(0)
+        storage.hang()
+        order = asyncio.create_task(controller.force(60.0, "drill", "me"))
+        async with asyncio.timeout(30.0):
+            await asyncio.to_thread(storage.began.wait)
+            assert plan_of(await controller.wait_plan(-1, 0.0)).epoch == 1
+            assert plan_of(await controller.wait_plan(1, 0.05)).epoch == 1
+            status = await controller.status()
+        assert "storage has not answered" in status["store_error"]
+        assert (status["plan"]["epoch"], order.done(), waiting.done()) == (1, False, False)
+        storage.over.set()
+        async with asyncio.timeout(30.0):
+            assert plan_of(await order).stage is Stage.DEGRADED
+            assert plan_of(await waiting).epoch == 2
+            assert (await controller.status())["store_error"] is None
+
+
+async def test_whoever_gives_up_waiting_for_storage_does_not_stop_a_move_half_way(
+    tmp_path: Path, storage: HangingStorage
+) -> None:
+    async with running(tmp_path) as controller:
+        await controller.wait_plan(-1, 0.0)
+        storage.hang()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await controller.trip(ill("g1"))
+        report = asyncio.create_task(controller.report([]))
+        storage.over.set()
+        async with asyncio.timeout(30.0):
+            assert plan_of(await report).stage is Stage.DEGRADED, "what came later was done later"

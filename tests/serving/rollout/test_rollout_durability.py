@@ -77,7 +77,7 @@ def test_a_damaged_stored_plan_is_numbered_past_and_starts_again_from_rest(tmp_p
     world.start()
     assert world.plan.epoch > newest_epoch
     assert world.is_in(Stage.DEGRADED)
-    assert "stored plan damaged" in world.plan.why
+    assert "the newest stored plan can't be read" in world.plan.why
 
 
 def test_evidence_and_elapsed_time_survive_a_restart() -> None:

@@ -91,6 +91,11 @@ class PlanFollower:
         """Seconds since the source was last heard; None: never."""
         return None if self._heard_s is None else self._clock.monotonic_s() - self._heard_s
 
+    @property
+    def tasks(self) -> tuple[asyncio.Task[None], ...]:
+        """What goes on in the background once it was started. Only a bug ends one; whoever owns this replica looks."""
+        return tuple(self._tasks)
+
     def on_change(self, callback: OnChange) -> None:
         """Call ``callback`` with every plan that comes into force from now on; it returns at once and never raises."""
         self._callbacks.append(callback)

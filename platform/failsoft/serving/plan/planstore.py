@@ -93,6 +93,8 @@ class _Slot:
     writer: str
     body: Mapping[str, Any]
     """A whole state, which another version may have written in words that this one does not know."""
+    later: int | None = None
+    """The format, where a later failsoft wrote it and this one can't read the state; None: it is ours."""
 
 
 class PlanStore:
@@ -110,6 +112,9 @@ class PlanStore:
     def load(self) -> Loaded | None:
         """The stored state; None when nothing was ever stored.
 
+        What a newer failsoft wrote in another format counts as unreadable, as after an upgrade that was taken back: the
+        state is then that of the other file, which is one write behind.
+
         Raises:
             PlanStoreError: the files can't be read, or none of those that are there is valid.
         """
@@ -121,13 +126,17 @@ class PlanStore:
                 slot = self._read(name)
                 if slot is not None:
                     seen.append(slot)
+                if slot is not None and slot.later is not None:
+                    damage.append(_of_a_later_one(self.folder / name, slot.later))
+                elif slot is not None:
                     found.append((slot.write, RolloutState.of(slot.body)))
             except _ILL as error:
                 damage.append(f"{self.folder / name} is damaged ({error.__class__.__name__}: {error})")
         if not found and damage:
+            later = "Start that newer failsoft again, or move" if any(slot.later for slot in seen) else "Move"
             raise PlanStoreError(
-                f"{'; '.join(damage)}: no valid plan is left; gateways keep the plan they have. Move these files away "
-                "to start from a first plan, then start the app again"
+                f"{'; '.join(damage)}: no plan is left that this failsoft can read; gateways keep the plan they have. "
+                f"{later} these files away to start from a first plan, then start the app again"
             )
         if not found:
             return None
@@ -179,10 +188,18 @@ class PlanStore:
         except OSError as error:
             raise PlanStoreError(f"{path} can't be read ({error})") from error
         record = json_value(content)
-        write, body = int(record["write"]), record["state"]
-        if record["format"] != FORMAT or record["digest"] != _digest(write, body):
-            raise ValueError(f"format {record['format']} with a digest that does not fit")
-        return _Slot(write=write, writer=str(record.get("writer", "")), body=body)
+        write, made_in = int(record["write"]), record["format"]
+        writer = str(record.get("writer", ""))
+        if type(made_in) is int and made_in > FORMAT:  # what its state and its digest mean, only that one knows
+            return _Slot(write=write, writer=writer, body={}, later=made_in)
+        body = record["state"]
+        if made_in != FORMAT or record["digest"] != _digest(write, body):
+            raise ValueError(f"format {made_in} with a digest that does not fit")
+        return _Slot(write=write, writer=writer, body=body)
+
+
+def _of_a_later_one(path: Path, made_in: int) -> str:
+    return f"{path} was written by a newer failsoft (plan format {made_in}, this one reads {FORMAT})"
 
 
 @contextmanager

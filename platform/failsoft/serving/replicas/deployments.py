@@ -82,7 +82,7 @@ class ModelColour:
         self._told, self._told_s = dict[str, Any](), clock.monotonic_s()
         await self._follower.start()
         await self._holder.want(wanted_of(self._follower.plan, colour))
-        self._tasks = [asyncio.create_task(self._keep_loaded(), name="loading releases")]
+        self._tasks = [*self._follower.tasks, asyncio.create_task(self._keep_loaded(), name="loading releases")]
         if config.allow_planned_faults:
             sign = home.faults / FaultKind.BROKEN_WEIGHTS
             self._tasks.append(asyncio.create_task(self._await_fault(sign), name="planned faults"))

@@ -1,6 +1,8 @@
 """The controller that owns the routing plan: calls come in, a clock ticks, plans go out. Free of Ray.
 
-Calls may arrive twice, since the actor around it restarts and is asked again: each is idempotent, or numbered.
+Calls may arrive twice, since the actor around it restarts and is asked again: each is idempotent, or numbered. What
+changes or judges the rollout is done in a thread of its own (:mod:`failsoft.serving.rollout.desk`), since it waits for
+storage; plans are read, and polls answered, without.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import os
 import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,55 +23,35 @@ from failsoft.health.clock import Clock, SystemClock
 from failsoft.health.exporter import Exporter
 from failsoft.health.ledger import Side
 from failsoft.health.metric_book import MetricBook, Sink
-from failsoft.serving.giving_way import giving_way
-from failsoft.serving.pacing import LoadingPolicy, Pace
 from failsoft.serving.plan.plan import Colour, RoutingPlan, Stage
 from failsoft.serving.plan.planstore import PlanStore
 from failsoft.serving.plan.roll_call import RollCall
 from failsoft.serving.plan.trips import Trip
+from failsoft.serving.rollout.controller_config import ControllerConfig
 from failsoft.serving.rollout.course import Course
+from failsoft.serving.rollout.desk import Desk
+from failsoft.serving.rollout.duties import Duties
 from failsoft.serving.rollout.evidence import OutcomeBatch
 from failsoft.serving.rollout.gate_record import remembered
 from failsoft.serving.rollout.rollout import Rollout
 from failsoft.serving.rollout.rollout_metrics import RolloutMetrics
 from failsoft.serving.rollout.shaping import no_higher
 from failsoft.serving.rollout.stage_settings import StageSettings, stages_in_words
-from failsoft.serving.rollout.stages import stage_named, stage_policy
+from failsoft.serving.rollout.stages import stage_named
 from failsoft.serving.rollout.surroundings import HomeSurroundings
+from failsoft.serving.rollout.verifying import Verifier
 from failsoft.serving.watching.label_exchange import LabelPost, Place
+
+__all__ = ["Controller", "ControllerConfig"]
 
 _TICK_S = 0.1
 _LOOK_S = 1.0
 """How often replicas are counted."""
-_VERIFYING = LoadingPolicy(pauses_at_most_s=3.0)
-"""Beside what live answers need; an operator waits for it, and a command line no longer than 10 s."""
+_PATIENCE_S = 1.0
+"""Whoever asks for a status waits so long for storage; then it hears what was known before, and that storage hangs."""
 
 Look = Callable[[], Mapping[Colour, float]]
 """Counts replicas: for each colour that is known the share of its replicas that are ready."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ControllerConfig:
-    """What the controller is made from; plain values, since they outlive the process that gave them."""
-
-    home: str
-    """Root folder of plan, ledger and releases; absolute, on storage that every node reaches."""
-    release: str
-    """Serves in the first plan; after that the stored plan rules."""
-    profile: str = "production"
-    """Name of the stage policy."""
-    slots: int = 2
-    """Model deployments: 2, or 1 for a model too large for two (see ``one_slot.py``)."""
-    app: str = ""
-    """Name of the Serve application, by which its metrics are told apart; empty: not known."""
-
-    def __post_init__(self) -> None:
-        """Refuse a home that means another folder elsewhere, and unknown profiles."""
-        if not Path(self.home).is_absolute():
-            raise ConfigError(f"home is {self.home}; give an absolute path, the controller runs in another folder")
-        if self.slots not in (1, 2):
-            raise ConfigError(f"slots is {self.slots}; use 2, or 1 for a model too large to be loaded twice")
-        stage_policy(self.profile)
 
 
 class Controller:
@@ -91,14 +73,15 @@ class Controller:
     ) -> None:
         config = ControllerConfig(**settings)
         home, clock = Home.find(Path(config.home)), SystemClock()
-        self._releases, self._clock = home.releases(clock), clock
-        self._look_at_replicas, self._end = look, end
-        self._thread = giving_way("verifying releases")
+        self._look_at_replicas, self._end, self._desk = look, end, Desk(clock)
         self._around = HomeSurroundings(home, clock, self._push)
         self._news = asyncio.Event()
-        self._roll_call = RollCall(clock)
-        self._labels = LabelPost(clock)
-        self._duties: dict[str, asyncio.Task[None]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._roll_call, self._labels = RollCall(clock), LabelPost(clock)
+        releases = home.releases(clock)
+        self._verifier = Verifier(releases, clock, spare=self._is_answered_by_a_model, hurried=self._hurried)
+        works = {"tick": self._tick, "look": self._look, "settings": self._follow_settings, "metrics": self._export}
+        self._duties = Duties(works, lambda why: self._around.record("controller_duty_failed", why))
         self._settings = StageSettings(home.root, config.profile)
         policy = self._settings.read_or_by_hand()  # a controller that comes back leads on, whatever was written since
         course = Course(
@@ -113,12 +96,13 @@ class Controller:
         known = policy if self._settings.refusal is None else no_higher(policy, self._rollout.plan)
         self._rollout.adopt(known, slots=config.slots)
         self._say_if_refused()
+        self._seen = self._rollout.status()
         self._book = MetricBook()
         self._book.whose["app"] = config.app
-        self._exporter = None if sink is None else self._make_exporter(sink, clock)
+        self._exporter = None if sink is None else self._make_exporter(sink, releases.root, clock)
 
-    def _make_exporter(self, sink: Callable[[], Sink], clock: Clock) -> Exporter:
-        metrics = RolloutMetrics(self._book, self._status, remembered(self._releases.root), clock)
+    def _make_exporter(self, sink: Callable[[], Sink], releases: Path, clock: Clock) -> Exporter:
+        metrics = RolloutMetrics(self._book, self._told, remembered(releases), clock)
         return Exporter(self._book, sink, metrics.look, side=Side.SERVING, clock=clock)
 
     async def adopt(self, profile: str, slots: int | None = None, app: str = "") -> str:
@@ -127,14 +111,16 @@ class Controller:
         ``app``: the Serve application that it is from now on; empty: as before.
         """
         self._book.whose["app"] = app or self._book.whose["app"]
-        settings = StageSettings(self._settings.root, profile)
+        await self._do(partial(self._adopt, StageSettings(self._settings.root, profile), slots))
+        return self._plan()
+
+    def _adopt(self, settings: StageSettings, slots: int | None) -> None:
         self._rollout.adopt(settings.read(), slots=slots)
         self._settings = settings
-        return self._plan()
 
     async def wait_plan(self, known_epoch: int, timeout_s: float, who: str = "") -> str:
         """The plan: at once if its epoch is not ``known_epoch``, else when it changes or time is up."""
-        self._keep_going()
+        self._duties.keep_going()
         self._roll_call.heard(who, known_epoch)
         if self._rollout.plan.epoch == known_epoch:
             news = self._news
@@ -147,13 +133,14 @@ class Controller:
 
     async def report(self, batches: list[dict[str, Any]]) -> str:
         """Count outcomes, and judge at once when one of them is bad; the plan after that."""
-        bad = False
-        for batch in map(OutcomeBatch.of, batches):
-            self._rollout.take(batch)
-            bad = bad or batch.has_bad
-        if bad:
-            self._rollout.tick()
+        await self._do(partial(self._take, [OutcomeBatch.of(batch) for batch in batches]))
         return self._plan()
+
+    def _take(self, batches: list[OutcomeBatch]) -> None:
+        for batch in batches:
+            self._rollout.take(batch)
+        if any(batch.has_bad for batch in batches):
+            self._rollout.tick()
 
     async def hand_on(self, labels: list[tuple[int, Any]]) -> None:
         """Labels of answers that another gateway gave; see :meth:`LabelPost.put`."""
@@ -166,7 +153,7 @@ class Controller:
     async def trip(self, trip: dict[str, Any]) -> str:
         """A gateway found a model ill; see :meth:`Rollout.trip`."""
         with suppress(PlanStoreError):  # recorded; that gateway holds the model back by itself and tells again
-            self._rollout.trip(Trip.of(trip))
+            await self._do(partial(self._rollout.trip, Trip.of(trip)))
         return self._plan()
 
     async def holds(self, name: str, held: dict[str, Any]) -> None:
@@ -175,98 +162,111 @@ class Controller:
 
     async def force(self, for_s: float | None, why: str, by: str) -> str:
         """An operator's order; see :meth:`Rollout.force`."""
-        self._rollout.force(for_s, why=why, by=by)
+        await self._do(partial(self._rollout.force, for_s, why=why, by=by))
         return self._plan()
 
     async def restore(self, why: str, by: str) -> str:
         """The end of an order or of a rest; see :meth:`Rollout.restore`."""
-        self._rollout.restore(why=why, by=by)
+        await self._do(partial(self._rollout.restore, why=why, by=by))
         return self._plan()
 
     async def propose(self, release: str, by: str, again: bool = False) -> str:  # noqa: FBT001, FBT002 -- a remote call
         """Let a release begin its way, once every byte of it is verified; see :meth:`Rollout.propose`."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._verify, release)
-        self._rollout.propose(release, by=by, again=again)
+        await self._verifier.verify(release)
+        await self._do(partial(self._rollout.propose, release, by=by, again=again))
         return self._plan()
 
-    def _verify(self, release: str) -> None:
-        """Blocks. Where only the fallback answers, nobody is to be spared."""
-        pace = Pace(
-            _VERIFYING,
-            self._clock,
-            spare=lambda: self._rollout.plan.stage is not Stage.DEGRADED or self._rollout.plan.stand_in is not None,
-            on_hurry=lambda why: self._around.record("loading_hurried", why, release=release),
-        )
-        self._releases.open(release, beat=pace.beat)
+    def _is_answered_by_a_model(self) -> bool:
+        plan = self._rollout.plan
+        return plan.stage is not Stage.DEGRADED or plan.stand_in is not None
+
+    def _hurried(self, release: str, why: str) -> None:
+        self._around.record("loading_hurried", why, release=release)
 
     async def abort(self, release: str, why: str, by: str) -> str:
         """Give a release up; see :meth:`Rollout.abort`."""
-        self._rollout.abort(release, why=why, by=by)
+        await self._do(partial(self._rollout.abort, release, why=why, by=by))
         return self._plan()
 
     async def hold(self, release: str, why: str, by: str) -> str:
         """Keep a release in its stage; see :meth:`Rollout.hold`."""
-        self._rollout.hold(release, why=why, by=by)
+        await self._do(partial(self._rollout.hold, release, why=why, by=by))
         return self._plan()
 
     async def resume(self, release: str, why: str, by: str) -> str:
         """Let a release that is held go on; see :meth:`Rollout.resume`."""
-        self._rollout.resume(release, why=why, by=by)
+        await self._do(partial(self._rollout.resume, release, why=why, by=by))
         return self._plan()
 
     async def advance(self, release: str, from_stage: str, why: str, by: str) -> str:
         """Let a release into the next stage by hand; see :meth:`Rollout.advance`."""
-        self._rollout.advance(release, from_stage=stage_named(from_stage), why=why, by=by)
+        stage = stage_named(from_stage)
+        await self._do(partial(self._rollout.advance, release, from_stage=stage, why=why, by=by))
         return self._plan()
 
     async def status(self) -> dict[str, Any]:
-        """Everything known, for people."""
-        return self._status()
+        """Everything known, for people; while storage hangs, what was known before, and that it hangs."""
+        looking = asyncio.ensure_future(self._do(self._look_at_rollout))
+        await asyncio.wait({looking}, timeout=_PATIENCE_S)
+        if looking.done():
+            looking.result()
+        else:
+            looking.cancel()
+        return self._told()
 
-    def _status(self) -> dict[str, Any]:
+    def _look_at_rollout(self) -> None:
+        self._seen = self._rollout.status()
+
+    def _told(self) -> dict[str, Any]:
         process: dict[str, Any] = {"pid": os.getpid(), "version": __version__}
         process["events_not_recorded"] = self._around.unrecorded
         process |= {"profile": self._settings.profile, "settings_error": self._settings.refusal}
-        return self._rollout.status() | process | self._roll_call.status()
+        busy_s = self._desk.busy_s
+        if busy_s > _PATIENCE_S:
+            process["store_error"] = (
+                f"storage has not answered for {busy_s:.0f} s; the plan in force stays so meanwhile"
+            )
+        return self._seen | process | self._roll_call.status()
 
     async def stop(self) -> None:
         """End the background duties; the plan is stored already."""
-        for duty in self._duties.values():
-            duty.cancel()
-        self._duties = {}
+        self._duties.stop()
+        await asyncio.to_thread(self._desk.close)
 
     def _plan(self) -> str:
-        self._keep_going()
+        self._duties.keep_going()
         return self._rollout.plan.to_json()
 
+    async def _do(self, work: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self._desk.do(work)
+
     def _push(self, _plan: RoutingPlan) -> None:
+        if self._loop is not None:  # before the first call nobody waits
+            self._loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()
 
-    def _keep_going(self) -> None:
-        """Have the duties running. The first call starts them; one that ended by a bug is recorded and begun anew."""
-        for name, work in (("tick", self._tick), ("look", self._look), ("metrics", self._export)):
-            duty = self._duties.get(name)
-            if duty is not None and duty.done() and not duty.cancelled():
-                self._around.record("controller_duty_failed", f"{name} ended: {duty.exception()!r}")
-            if duty is None or duty.done():
-                self._duties[name] = asyncio.get_running_loop().create_task(work(), name=name)
-
     async def _tick(self) -> None:
         while True:
-            self._rollout.tick()
+            await self._do(self._turn)
             if self._rollout.overtaken:
                 self._end()
             await asyncio.sleep(_TICK_S)
+
+    def _turn(self) -> None:
+        self._rollout.tick()
+        self._look_at_rollout()
 
     async def _export(self) -> None:
         """Nothing to do is done for ever, too: a duty that ends is begun anew."""
         await (asyncio.Event().wait() if self._exporter is None else self._exporter.run())
 
     async def _look(self) -> None:
-        """Count ready replicas; when nobody can say, nothing is known, and no share grows. Look at the settings too."""
+        """Count ready replicas; when nobody can say, nothing is known, and no share grows."""
         while True:
-            await self._look_at_settings()
             try:
                 async with asyncio.timeout(_LOOK_S * 5):
                     self._around.ready = await asyncio.to_thread(self._look_at_replicas)
@@ -274,10 +274,16 @@ class Controller:
                 self._around.ready = {}
             await asyncio.sleep(_LOOK_S)
 
-    async def _look_at_settings(self) -> None:
+    async def _follow_settings(self) -> None:
         """A ``stages.toml`` that was changed holds from now on; one that can't be meant leaves what was in force."""
-        settings = self._settings
-        if not await asyncio.to_thread(settings.has_changed) or settings is not self._settings:
+        while True:
+            settings = self._settings
+            if await asyncio.to_thread(settings.has_changed):
+                await self._do(partial(self._take_over, settings))
+            await asyncio.sleep(_LOOK_S)
+
+    def _take_over(self, settings: StageSettings) -> None:
+        if settings is not self._settings:  # another profile was adopted meanwhile
             return
         try:
             policy = settings.read()

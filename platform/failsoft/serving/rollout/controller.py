@@ -19,18 +19,17 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskErro
 from ray.serve.exceptions import RayServeException
 
 from failsoft import __version__
-from failsoft.artifacts.home import Home
 from failsoft.artifacts.manifest import digest_bytes
-from failsoft.errors import FailsoftError, PlanStoreError, ServingError
+from failsoft.errors import FailsoftError, ServingError
 from failsoft.health.clock import SystemClock
 from failsoft.health.metrics import RaySink
 from failsoft.serving.config import AppConfig
 from failsoft.serving.plan.follower import PlanFollower
-from failsoft.serving.plan.plan import Colour, RoutingPlan, Stage
-from failsoft.serving.plan.planstore import PlanStore
+from failsoft.serving.plan.plan import Colour, RoutingPlan
 from failsoft.serving.plan.trips import Trip
 from failsoft.serving.rollout.control import Controller, ControllerConfig
 from failsoft.serving.rollout.evidence import OutcomeBatch
+from failsoft.serving.rollout.first_plan import first_plan
 from failsoft.serving.rollout.shaping import ready_fractions
 from failsoft.serving.watching.label_exchange import Place
 from failsoft.serving.watching.late_labels import Told
@@ -92,6 +91,18 @@ def _handle(config: ControllerConfig) -> Any:
     return actor.remote(asdict(config), partial(_ready_fractions, config.app), RaySink, _end_process)
 
 
+def find(config: ControllerConfig) -> Any:
+    """The same. Blocks: for a minute where the cluster's head is away.
+
+    Raises:
+        ServingError: it ended between Ray's two looks for its name, as in an upgrade, when one takes another's place.
+    """
+    try:
+        return _handle(config)
+    except ValueError as error:
+        raise ServingError(f"the rollout controller comes and goes just now ({error}); try again") from error
+
+
 def _end_process() -> None:
     """Ray starts another actor, which reads the plan, where this one is still its own; else nobody misses it."""
     os._exit(1)
@@ -115,7 +126,7 @@ def start_controller(config: ControllerConfig) -> None:
     """
     try:
         _give_way_to_this_version(config)
-        ray.get(_handle(config).adopt.remote(config.profile, config.slots, config.app), timeout=_START_S)
+        ray.get(find(config).adopt.remote(config.profile, config.slots, config.app), timeout=_START_S)
     except GetTimeoutError as error:
         raise ServingError(
             f"the rollout controller did not answer within {_START_S:.0f} s; see: ray list actors"
@@ -128,14 +139,16 @@ def _give_way_to_this_version(config: ControllerConfig) -> None:
     """A replica of the version before may bring its own controller back while it is still there, so look again."""
     clock = SystemClock()
     for ended in range(_TRIES):
-        handle = _handle(config)
         try:
+            handle = find(config)
             if ray.get(handle.status.remote(), timeout=_START_S).get("version") == __version__:
                 return
             ray.kill(handle)  # the one that was asked, whatever has its name by now
         except RayActorError:
             if not ended:
                 raise  # nobody's upgrade: it did not start, for want of its storage as often as not
+        except ServingError:  # another replica ended it first, and Ray forgets its name just now
+            pass
         clock.sleep_s(_GONE_S)
     raise ServingError(
         f"a rollout controller of another version than {__version__} comes back as often as it is ended: does another "
@@ -166,6 +179,7 @@ class ControllerClient:
         self._config = config
         self._name = name
         self._known: Any = None
+        self._looking: asyncio.Future[Any] | None = None
 
     async def wait_plan(self, known_epoch: int, timeout_s: float) -> RoutingPlan:
         """See :meth:`Controller.wait_plan`."""
@@ -231,7 +245,7 @@ class ControllerClient:
         try:
             async with asyncio.timeout(within_s):
                 if self._known is None:
-                    self._known = await asyncio.to_thread(_handle, self._config)
+                    self._known = await self._found()
                 return await getattr(self._known, method).remote(*arguments)
         except RayTaskError as error:
             raise _ours(error) from error
@@ -240,6 +254,19 @@ class ControllerClient:
             raise _ours(error) from error
         except TimeoutError as error:
             raise ServingError(f"the rollout controller did not answer {method} within {within_s:.0f} s") from error
+
+    async def _found(self) -> Any:
+        """One look at a time: it takes a thread, and where the head is away it keeps that for a minute."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(asyncio.to_thread(find, self._config))
+            self._looking.add_done_callback(_said)
+        return await asyncio.shield(self._looking)
+
+
+def _said(looked: asyncio.Future[Any]) -> None:
+    """Whoever still waits hears what it raised; where nobody does that is no news."""
+    if not looked.cancelled():
+        looked.exception()
 
 
 def _ours(error: RayError) -> FailsoftError:
@@ -254,24 +281,4 @@ def _ours(error: RayError) -> FailsoftError:
 def follow_plans(config: ControllerConfig, *, name: str) -> PlanFollower:
     """A follower that is not yet started. Until the controller speaks it holds the stored plan, or trusts no model."""
     source = ControllerClient(config, name=name)
-    return PlanFollower(source, name=name, clock=SystemClock(), first=_first_plan(config))
-
-
-def _first_plan(config: ControllerConfig) -> RoutingPlan:
-    try:
-        loaded = PlanStore(Home.find(Path(config.home)).serving).load()
-    except PlanStoreError:
-        loaded = None
-    if loaded is not None:
-        return loaded.state.plan
-    return RoutingPlan(
-        epoch=0,
-        stage=Stage.DEGRADED,
-        subject=Colour.BLUE,
-        stand_in=None,
-        releases={Colour.BLUE: config.release, Colour.GREEN: None},
-        load_generation={Colour.BLUE: 1, Colour.GREEN: 0},
-        share=0.0,
-        mirror_share=0.0,
-        why="no plan has been heard yet",
-    )
+    return PlanFollower(source, name=name, clock=SystemClock(), first=first_plan(config))

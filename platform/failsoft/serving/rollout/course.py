@@ -174,7 +174,7 @@ class Course:
 
     def _distrust(self, damage: str) -> None:
         """What was true is not known for sure: number past it, and let a subject that answers callers start again."""
-        state, why = transitions.renumbered(self.state), f"stored plan damaged: {damage}"
+        state, why = transitions.renumbered(self.state), f"the newest stored plan can't be read: {damage}"
         falls = self.plan.stage in WATCHED
         rest_s = self.policy.rest.wait_s(1, self._rng)
         self.go(transitions.tripped(state, rest_s=rest_s, why=why) if falls else transitions.reshaped(state, why=why))
