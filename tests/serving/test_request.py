@@ -14,7 +14,7 @@ from failsoft.health.window import Outcome
 from failsoft.serving.arms.mirror import NotMirrored
 from failsoft.serving.intake.sanitizer import TextPolicy, sanitize
 from failsoft.serving.plan.plan import Arm, Colour, Stage
-from failsoft.serving.request import Mirrored, NoReading
+from failsoft.serving.request import Mirrored, NoReading, Reading
 from failsoft.serving.watching.outcomes import Seen
 from failsoft.serving.web.messages import Entity, PredictAnswer, Source
 from tests.serving.counter import Counter
@@ -160,11 +160,28 @@ async def test_an_answer_of_the_subject_on_its_way_up_is_called_canary() -> None
     assert (await counter.ask()).source is Source.CANARY
 
 
-async def test_an_answer_from_before_the_reload_is_no_evidence_about_the_reloaded_model() -> None:
+@pytest.mark.parametrize("behind", [good("r0"), replace(good(), load_generation=0)])
+async def test_an_answer_of_weights_from_before_the_reload_is_no_evidence_and_nobody_gets_it(behind: Reading) -> None:
+    """A replica that could not reload gave callers what ill weights said, in every stage, and nobody counted it."""
     counter = Counter()
-    counter.blue.answer = good("r0")
-    assert (await counter.ask()).source is Source.PRIMARY
+    counter.blue.answer = behind
+    answer = await counter.ask()
+    assert (answer.source, answer.degrade_reason) == (Source.RULES, "blue has not loaded what the plan asks for")
     assert counter.notes.seen == []
+    assert counter.notes.stale_colours == [Colour.BLUE]
+
+
+async def test_what_such_a_replica_can_not_answer_the_previous_release_does() -> None:
+    counter = Counter(plan(stand_in=Colour.GREEN))
+    counter.blue.answer, counter.green.answer = replace(good(), load_generation=0), good("r0")
+    assert (await counter.ask()).source is Source.PREVIOUS
+
+
+async def test_a_later_load_than_the_plan_knows_is_given_and_no_evidence() -> None:
+    """So it is when the controller lost its storage and counts loads anew."""
+    counter = Counter()
+    counter.blue.answer = replace(good(), load_generation=2)
+    assert (await counter.ask()).source is Source.PRIMARY
     assert counter.notes.stale_colours == [Colour.BLUE]
 
 

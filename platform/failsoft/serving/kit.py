@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from failsoft.artifacts.bundle import Baseline, Bundle, Role
 from failsoft.artifacts.manifest import Manifest, verify_names
 from failsoft.artifacts.store import Artifact, ArtifactStore
-from failsoft.errors import ArtifactMissingError, FailsoftError
+from failsoft.errors import ArtifactMissingError, ConfigError, FailsoftError
 from failsoft.health.clock import SystemClock
 from failsoft.serving.fallback.ladder import FallbackLadder
 from failsoft.serving.intake.sanitizer import TextPolicy
@@ -68,7 +68,7 @@ class KitShelf:
                 return kit
         try:
             return await asyncio.to_thread(self._load, release)
-        except FailsoftError as error:
+        except (FailsoftError, OSError) as error:
             self.refusal = f"the fallback of release {release} did not load, that of {in_use.release} stays: {error}"
             return in_use
 
@@ -80,12 +80,24 @@ def load_kit(artifact: Artifact, task: Task, *, unread: bool = False) -> Kit:
         FailsoftError: a part is absent or does not load, or the task's last rung does not answer everything.
     """
     bundle = Bundle.of(artifact, unread=unread)
+    try:
+        return _kit_of(bundle, task)
+    except (FailsoftError, OSError):
+        raise
+    except Exception as error:  # anybody's inputs: said in words, a gateway keeps the kit that it has
+        raise ConfigError(
+            f"release {bundle.name} can't be made ready for its callers: {error.__class__.__name__}: {error}; look at "
+            "what the app's inputs and rungs do with its files"
+        ) from error
+
+
+def _kit_of(bundle: Bundle, task: Task) -> Kit:
     return Kit(
         release=bundle.name,
         ladder=task.ladder_of(bundle),
         text_policy=task.inputs.policy_of(bundle),
         baseline=bundle.baseline() if bundle.has(Role.BASELINE) else None,
-        not_armed=tuple(bundle.meta.get("not_armed", ())),
+        not_armed=tuple(bundle.meta.get("not_armed") or ()),
     )
 
 
@@ -113,7 +125,7 @@ def open_shelf(releases: ArtifactStore, wanted: str, task: Task) -> KitShelf:
 
     try:
         return KitShelf(load_beside_callers, load(wanted))
-    except FailsoftError as error:
+    except (FailsoftError, OSError) as error:
         newest = releases.newest()
         if newest is None:
             raise ArtifactMissingError(

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from failsoft.health.clock import Clock
 from failsoft.health.window import Outcome
 from failsoft.serving.answers import from_model, from_rung
-from failsoft.serving.arms.asking import Asker, is_stale
+from failsoft.serving.arms.asking import Asker, is_behind, is_stale
 from failsoft.serving.arms.mirror import NotMirrored
 from failsoft.serving.arms.readings import ModelArm, NoReading, Reading
 from failsoft.serving.arms.replies import agreement
@@ -170,12 +170,18 @@ class Answerer:
         return await self._from_previous(visit, reading) or self._from_ladder(visit, why=why, refused=reading)
 
     async def _ask_chosen(self, visit: Visit, colour: Colour) -> tuple[Reading | NoReading, Answer | None]:
-        """What the visit's arm says, noted as evidence; and the answer that it makes, if it may be given."""
+        """What the visit's arm says, noted as evidence; and the answer that it makes, if it may be given.
+
+        A replica that could not load what the plan asks for goes on with what it has, the very weights, maybe, that
+        were found ill. Nothing that it says counts, so nobody would ever notice: no caller gets it.
+        """
         asked_s = self._clock.monotonic_s()
         reading, answer = self._in_form(visit, await self._ask(visit, colour, visit.budget.for_model(asked_s)))
         told = {"repaired": visit.cleaned.is_malformed, "given": _given(reading, visit.request_id, visit.row)}
         seen = self._seen(visit.now.plan, visit.arm, reading, since_s=asked_s, caller=visit.caller, **told)
         self._note(visit.now.plan, reading, seen)
+        if isinstance(reading, Reading) and is_behind(visit.now.plan, colour, reading):
+            return NoReading(outcome=Outcome.ERROR, why=f"{colour} has not loaded what the plan asks for"), None
         return reading, answer
 
     async def _from_previous(self, visit: Visit, refused: Reading | NoReading) -> Answer | None:

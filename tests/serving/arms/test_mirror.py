@@ -60,7 +60,7 @@ async def test_a_copy_that_fails_is_counted_and_the_next_one_is_sent() -> None:
     await consume(queue, sent, fails_on="b")
     assert sent == ["a", "c"]
     assert queue.dropped == {NotMirrored.FAILED: 1}
-    assert queue.last_error == "ConnectionError: the subject is gone"
+    assert queue.last_error == "ConnectionError", "what it says may quote the copy"
 
 
 async def test_one_copy_is_under_way_at_a_time() -> None:

@@ -94,11 +94,18 @@ def test_an_answer_that_could_not_be_sent_or_comes_in_a_models_name_is_a_failure
     assert ladder.failures == {"gbdt": 1}
 
 
-def test_why_a_rung_rests_can_be_told_whatever_characters_it_names() -> None:
-    ladder = FallbackLadder((Scripted(answers=ValueError("no such town: \ud83d")), rules()))
+def test_why_a_rung_rests_is_told_to_all_without_words_of_a_caller_and_to_the_log_with_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whoever reaches a gateway may read its status, and an error of a rung may quote the text that it choked on."""
+    clock = ManualClock()
+    ladder = FallbackLadder((Scripted(answers=ValueError("no such town: \ud83d Anna's")), rules()), clock=clock)
     for _ in range(6):
         ladder.answer("play", "late")
-    assert ladder.resting["gbdt"].endswith("no such town: \ufffd")
+    assert ladder.resting == {"gbdt": "5 failures in a row, the last: ValueError"}
+    assert [record.getMessage() for record in caplog.records] == [
+        "the rung gbdt failed: ValueError: no such town: \ufffd Anna's"
+    ]
 
 
 def test_the_last_rung_always_answers_even_after_it_broke() -> None:
@@ -130,7 +137,7 @@ def test_a_rung_that_raises_again_and_again_rests_and_is_tried_later() -> None:
     ladder = FallbackLadder((trees, rules()), policy=policy, clock=clock, rng=random.Random(0))
     assert [ladder.answer("play", "late") for _ in range(10)] == [RULES] * 10
     assert len(trees.asked) == 3
-    assert ladder.resting == {"gbdt": "3 failures in a row, the last: OSError: its file is gone"}
+    assert ladder.resting == {"gbdt": "3 failures in a row, the last: OSError"}
     trees.answers = TREES
     clock.advance(2.0)
     assert ladder.answer("play", "late") is TREES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.resign import sign_again
 from failsoft.artifacts.signing import KEY_VARIABLE
+from failsoft.artifacts.store import ArtifactStore
 from failsoft.errors import ArtifactMissingError
 from failsoft.health.clock import ManualClock
 from failsoft.serving.replicas.host_shelf import HostShelf, memory_folder
@@ -189,3 +191,35 @@ def test_a_copy_whose_key_was_retired_is_made_anew_once_the_release_was_signed_a
     node.shelf.keep(["r1"])
     assert node.shelf.refusals == {}
     assert node.shelf.open("r1")[1]
+
+
+def test_a_copy_that_another_replica_finishes_while_it_is_looked_at_ends_no_duty(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder goes by a rename; the walk through it raised, and with that the replica lost its loaded model."""
+    begun = node.memory / ".aside-r2-1"
+    (begun / "parts").mkdir(parents=True)
+    (begun / "parts" / "weights").write_bytes(b"w")
+    walk = Path.rglob
+
+    def gone(path: Path, pattern: str) -> Iterator[Path]:
+        if path == begun:
+            begun.rename(node.memory / "gone")
+            raise FileNotFoundError(2, "No such file or directory", str(begun / "parts"))  # as the walk itself does
+        return walk(path, pattern)
+
+    monkeypatch.setattr(Path, "rglob", gone)
+    node.shelf.keep(["r1"])
+    assert node.shelf.open("r1")[1]
+
+
+def test_memory_that_cannot_be_looked_through_keeps_nothing_and_says_so(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.shelf.keep(["r1"])
+    with monkeypatch.context() as broken:
+        broken.setattr(ArtifactStore, "foreign", lambda _store: (_ for _ in ()).throw(OSError(5, "I/O error")))
+        node.shelf.keep(["r1", "r2"])
+        assert {name: "I/O error" in why for name, why in node.shelf.refusals.items()} == {"r1": True, "r2": True}
+    node.shelf.keep(["r1", "r2"])
+    assert node.shelf.refusals == {}

@@ -209,3 +209,12 @@ async def test_a_disk_that_refuses_ends_nothing(
     await until(lambda: "can't be written" in caplog.text)
     assert not duty.done()
     duty.cancel()
+
+
+def test_a_span_tells_few_sources_apart_whatever_rungs_call_themselves() -> None:
+    kept = history()
+    for number in range(200):
+        kept.answered(answer(source=f"faq-{number}"), "shed", "play")
+    line = kept.take()
+    assert line is not None
+    assert (len(line["answers"]), line["answers"]["other"]) == (65, {"shed": 136})

@@ -18,6 +18,7 @@ from failsoft.serving.request import Mirrored
 from failsoft.serving.watching.front import FrontDesk
 from failsoft.serving.watching.outcomes import OutcomeBuffer, Seen
 from failsoft.serving.watching.watch import Watch
+from failsoft.serving.web.messages import Answer
 from tests.serving.fakes import ladder, plan
 from tests.serving.labels import labels_of
 
@@ -192,3 +193,21 @@ async def test_answers_of_an_older_load_are_counted_apart() -> None:
     replica = Replica()
     replica.desk.stale(Colour.BLUE)
     assert replica.desk.status()["counts"]["stale_answers"] == {"blue": 1}
+
+
+async def test_a_rung_that_names_another_source_for_each_answer_fills_no_memory() -> None:
+    """Sources were kept for ever, and all of them shown in each status; the total is what is looked at for waves."""
+    replica = Replica()
+    for number in range(1000):
+        said = Answer(
+            request_id="q",
+            confidence=None,
+            source=f"faq-{number}",
+            release=None,
+            stage="serving",
+            epoch=1,
+            latency_ms=1.0,
+        )
+        replica.desk.answered(said, 0, "shed", "play")
+    sources = replica.desk.status()["counts"]["answers_by_source"]
+    assert (len(sources), sources["faq-7"], sources["other"], sum(sources.values())) == (65, 1, 936, 1000)

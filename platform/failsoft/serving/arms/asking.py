@@ -138,6 +138,15 @@ def is_stale(plan: RoutingPlan, colour: Colour, reading: Reading) -> bool:
     return (reading.release, reading.load_generation) != wanted
 
 
+def is_behind(plan: RoutingPlan, colour: Colour, reading: Reading) -> bool:
+    """Whether those were not the weights that the plan means: of another release, or of a load before the last one.
+
+    A later load is none: after its storage was lost a controller begins to count anew.
+    """
+    release, generation = plan.releases.get(colour), plan.load_generation.get(colour, 0)
+    return reading.release != release or reading.load_generation < generation
+
+
 def _tell(breaker: RungBreaker, ticket: Ticket, reading: Reading | NoReading) -> None:
     """A weak answer is none of the breaker's business: the texts that it is given may be the hard ones."""
     if isinstance(reading, NoReading):

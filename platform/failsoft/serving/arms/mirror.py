@@ -55,7 +55,7 @@ class MirrorQueue(Generic[ItemT]):
 
     @property
     def last_error(self) -> str | None:
-        """What the newest failed sending said."""
+        """Of which kind the newest failed sending was: its words may quote the copy, and statuses are shown to many."""
         return self._last_error
 
     def offer(self, item: ItemT) -> bool:
@@ -82,4 +82,4 @@ class MirrorQueue(Generic[ItemT]):
             self.sent += 1
         except Exception as error:  # noqa: BLE001 -- the consumer outlives whatever one copy does to the subject
             self._dropped[NotMirrored.FAILED] += 1
-            self._last_error = f"{error.__class__.__name__}: {error}"[:300]
+            self._last_error = error.__class__.__name__

@@ -7,6 +7,8 @@ A rung that raises or dawdles again and again rests (``breaker.py``); the last o
 
 from __future__ import annotations
 
+import logging
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +25,9 @@ from failsoft.serving.seam import Rung, RungAnswer
 from failsoft.serving.web.messages import Entity, Source
 from failsoft.serving.web.problems import whole
 
+_log = logging.getLogger(__name__)
+_LOG_AGAIN_S = 10.0
+"""A rung that fails at every text is written of this often."""
 PROBES: tuple[str, ...] = ("", "play some music", "\ufffd", "\U0001f600 \u0000", "a" * 8_000)
 """What the last rung must answer before it may serve, where items are texts."""
 RESERVED: frozenset[str] = frozenset({Source.PRIMARY, Source.CANARY, Source.PREVIOUS})
@@ -88,6 +93,7 @@ class FallbackLadder:
         self._upper = [(rung, RungBreaker(self._policy.breaker, clock=self._clock, rng=chance)) for rung in rungs[:-1]]
         self._failures: Counter[str] = Counter()
         self._answers: Counter[str] = Counter()
+        self._logged_s = -math.inf
         self.last_reason: str | None = None
         """Why the ladder was asked last; None before the first time."""
 
@@ -138,7 +144,8 @@ class FallbackLadder:
             found = _checked(rung.answer(item), rung.name, self._fits)
         except Exception as error:  # noqa: BLE001 -- a rung may be anybody's code; the caller gets an answer whatever it does
             self._failures[rung.name] += 1
-            breaker.failed(ticket, whole(f"{error.__class__.__name__}: {error}"[:200]))
+            breaker.failed(ticket, error.__class__.__name__)
+            self._log_now_and_then(rung.name, error)
             return None
         took_s = self._clock.monotonic_s() - began_s
         if took_s <= self._policy.slow_s:
@@ -146,6 +153,13 @@ class FallbackLadder:
         else:
             breaker.failed(ticket, f"an answer took {took_s * 1000:.0f} ms")
         return found
+
+    def _log_now_and_then(self, rung: str, error: Exception) -> None:
+        """Its words may quote what a caller wrote, and why a rung rests is shown to whoever reads the status."""
+        now_s = self._clock.monotonic_s()
+        if not now_s - self._logged_s < _LOG_AGAIN_S:
+            self._logged_s = now_s
+            _log.warning("the rung %s failed: %s", rung, whole(f"{error.__class__.__name__}: {error}"[:200]))
 
 
 def _checked(answer: RungAnswer | None, name: str, fits: Fits) -> RungAnswer | None:

@@ -105,9 +105,14 @@ class HostShelf:
     def keep(self, names: Iterable[str]) -> None:
         """Have just these in memory, as far as they fit; what can't be kept is named in :attr:`refusals`."""
         wanted = set(names)
-        self._clear_out(wanted)
-        self.refusals = {name: why for name, why in self.refusals.items() if name in wanted}
-        for name in sorted(wanted - set(self.kept())):
+        try:
+            self._clear_out(wanted)
+        except OSError as error:
+            self.refusals = dict.fromkeys(wanted, f"memory can't be looked through: {error}")
+            return
+        missing = wanted - set(self.kept())
+        self.refusals = {name: why for name, why in self.refusals.items() if name in missing}
+        for name in sorted(missing):
             self._copy(name)
 
     def forget(self) -> None:
@@ -171,8 +176,7 @@ def _copy_file(source: Path, target: Path, beat: Callable[[], None]) -> None:
 
 def _last_written_s(folder: Path) -> float:
     """Wall time of the newest write below a folder; now, as it were, for one that is going away."""
-    times = [float("-inf")]
-    for path in (folder, *folder.rglob("*")):
-        with suppress(OSError):
-            times.append(path.lstat().st_mtime)
-    return max(times)
+    newest_s = float("inf")
+    with suppress(OSError):  # it was finished, or removed, by another replica while it is walked through
+        newest_s = max(path.lstat().st_mtime for path in (folder, *folder.rglob("*")))
+    return newest_s

@@ -18,6 +18,7 @@ from typing import Any
 from failsoft.health.clock import Clock
 from failsoft.health.ledger_files import append_line, put_away
 from failsoft.serving.plan.plan import RoutingPlan
+from failsoft.serving.watching.few_names import one_of_few
 from failsoft.serving.watching.specimens import Specimens, Whose
 from failsoft.serving.web.messages import Answer
 
@@ -57,7 +58,7 @@ class AnswerHistory:
 
     def answered(self, answer: Answer, why: str, asked: Any, caller: int | None = None) -> None:
         """One item was answered; ``why``: why not the model in service, in a word."""
-        self._answers.setdefault(answer.source, Counter())[why] += 1
+        self._answers.setdefault(one_of_few(answer.source, self._answers), Counter())[why] += 1
         if answer.release is not None and answer.confidence is not None and 0.0 <= answer.confidence <= 1.0:
             self._tenths[min(_TENTHS - 1, int(answer.confidence * _TENTHS))] += 1
         self._slowest_ms = max(self._slowest_ms, answer.latency_ms)

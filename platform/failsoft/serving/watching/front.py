@@ -12,6 +12,7 @@ from failsoft.serving.arms.mirror import MirrorQueue, NotMirrored
 from failsoft.serving.kit import KitShelf
 from failsoft.serving.plan.plan import Arm, Colour, RoutingPlan
 from failsoft.serving.request import Mirrored, Situation
+from failsoft.serving.watching.few_names import one_of_few
 from failsoft.serving.watching.gateway_metrics import GatewayMetrics
 from failsoft.serving.watching.late_labels import LateLabels
 from failsoft.serving.watching.outcomes import OutcomeBuffer, Seen
@@ -138,7 +139,7 @@ class FrontDesk:
 
     def answered(self, answer: Answer, row: int, why: str, asked: Any, *, caller: int | None = None) -> None:
         """Count one answered item."""
-        self._counts.sources[answer.source] += 1
+        self._counts.sources[one_of_few(answer.source, self._counts.sources)] += 1
         self.metrics.answered(answer, why)
         self._labels.answered(answer, row)
         if self.on_answer is not None:

@@ -100,7 +100,7 @@ class MirrorBody(BaseModel):
     sent: int = Field(description="Copies that reached it.")
     waiting: int = Field(description="Copies in the queue.")
     dropped: dict[str, int] = Field(description="Copies that did not reach it, by why.")
-    error: str | None = Field(description="What the newest one that failed said.")
+    error: str | None = Field(description="Of which kind the newest one that failed was.")
 
 
 class CountsBody(BaseModel):
