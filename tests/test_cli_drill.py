@@ -46,3 +46,25 @@ def test_a_script_that_is_not_well_exits_1_and_leaves_all_three_files(tmp_path: 
         "matrix.html",
         "junit.xml",
     }
+
+
+def test_a_drill_in_which_nothing_could_be_tried_exits_1_for_nothing_is_known(tmp_path: Path) -> None:
+    """It exited as if something had been lost, and no document said so."""
+    script = tmp_path / "own.py"
+    script.write_text(
+        "import torch\n"
+        "torch.manual_seed(0)\n"
+        "model = torch.nn.Linear(2, 1)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for batch in torch.randn(4, 3, 2):\n"
+        "    optimizer.zero_grad()\n"
+        "    model(batch).square().mean().backward()\n"
+        "    optimizer.step()\n",
+        "utf-8",
+    )
+    words = ["drill", "--train", str(script), "--fault", "torn-checkpoint", "--out", str(tmp_path / "out"), "--json"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 1, done.output
+    (found,) = json.loads(done.stdout)["drills"]
+    assert found["counts"] == {"survived": 0, "lost": 0, "undecided": 0, "not tried": 1}
+    assert not found["passed"]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 LOST = 2
 """Exit code where something was lost or undecided."""
+NOTHING_TRIED = 1
 _TOY = "failsoft.drills.training.toy"
 _TRAINING_COMBINATIONS, _SERVING_COMBINATIONS = 3, 0
 
@@ -141,7 +142,7 @@ def drill(
     Without --train or --serve: failsoft's own small training and app, in at most five minutes on two cores.
 
     Exit code 0: all that was tried survived. 2: something was lost or undecided (also what a mistyped option gives).
-    1: nothing could be tried: without any fault the subject is not well.
+    1: nothing could be tried: without any fault a subject is not well, or it has nothing that these faults could meet.
     """
     if list_:
         return _say_list(json_=json_)
@@ -164,9 +165,11 @@ def _carry_out(asked: Asked, out: Path | None, *, json_: bool) -> None:
     else:
         _show(matrices, folder)
     if not all(matrix.reference.good for matrix in matrices):
-        raise typer.Exit(code=1)
-    if not all(matrix.passed for matrix in matrices):
+        raise typer.Exit(code=NOTHING_TRIED)
+    if any(outcome.bad for matrix in matrices for outcome in matrix.outcomes):
         raise typer.Exit(code=LOST)
+    if not all(matrix.was_tried for matrix in matrices):
+        raise typer.Exit(code=NOTHING_TRIED)
 
 
 def _unused(folder: Path) -> Path:

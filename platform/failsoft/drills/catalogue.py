@@ -41,8 +41,8 @@ class Entry:
 
 
 TRAINING_ALWAYS = (
-    "the same command finishes in at most 4 starts, with the weights of the quiet run; no visible file is torn at any "
-    "moment between starts, no process is left, and a run's record of samples holds each once"
+    "the same command finishes in at most 4 starts, with all steps and the weights of the quiet run; no visible file "
+    "is torn at any moment between starts, no process is left, and a run's record of samples holds each once"
 )
 """Asked of every trial of the training side."""
 _OR_WITHOUT = "weights of the quiet run, or of one that leaves that batch out (at most 3 times as far away)"
@@ -144,7 +144,9 @@ _SERVED = (
         "none of it ends in a 5xx or in silence, and nobody else notices",
     ),
     _served(
-        DrillFault.OVERLOAD, "64 clients more ask at once for 3 s", "what is too much is refused at once, in words"
+        DrillFault.OVERLOAD,
+        "64 clients more ask at once for 3 s",
+        "what is too much is refused in words, and answers go on at a quarter of the usual rate at least",
     ),
     _served(DrillFault.CLOCK_JUMP, "time.time() is an hour ahead in every process of the app for 3 s", _NONE_LOST),
     _served(
@@ -177,7 +179,8 @@ _SERVED = (
     _served(
         DrillFault.KILL_HEAD,
         "SIGKILL to all of Ray's daemons; then the same command starts the app again",
-        "what is left ends itself within 20 s, and all is whole again after the start; no plan goes back",
+        "what is left ends itself within 20 s; answers come again within 90 s, or three of its starts and 20 s, and "
+        "all is whole; no plan goes back",
     ),
 )
 TRAINING = tuple(entry.kind for entry in _ENTRIES)

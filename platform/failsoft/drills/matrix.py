@@ -64,7 +64,12 @@ class Matrix:
     def passed(self) -> bool:
         """Whether the quiet run was good, something was tried, and all of it is known to have survived."""
         tried = [outcome for outcome in self.outcomes if not outcome.skipped]
-        return self.reference.good and bool(tried) and all(outcome.good for outcome in tried)
+        return self.reference.good and self.was_tried and all(outcome.good for outcome in tried)
+
+    @property
+    def was_tried(self) -> bool:
+        """Whether anything was: a subject that has nothing of what was asked for shows nothing."""
+        return any(not outcome.skipped for outcome in self.outcomes)
 
     def count(self, word: str) -> int:
         """Outcomes with this word (see :attr:`Outcome.word`)."""

@@ -55,6 +55,8 @@ def test_an_error_of_the_server_is_wrong_and_a_refusal_is_only_where_there_is_to
     assert said["asked"] > 2
     assert (said["wrong"] == said["asked"]) is wrong
     assert (said["wrong"] == 0) is not wrong
+    assert said["served"] == (said["asked"] if status == 200 else 0)
+    assert said["ended_s"] > said["began_s"] > 0.0
 
 
 def test_silence_is_wrong() -> None:
@@ -84,3 +86,4 @@ def test_a_crowd_is_a_process_of_its_own_and_reports_what_it_saw(tmp_path: Path)
     hand.mend()
     assert hand.reached() is True
     assert hand.wave().wrong == hand.wave().asked > 0, "nobody listens on that port"
+    assert 0.0 < hand.wave().lasted_s < 60.0

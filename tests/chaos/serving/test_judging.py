@@ -75,6 +75,48 @@ def test_an_overloaded_app_may_refuse_in_words_and_may_not_break() -> None:
     assert judged(course(DrillFault.KILL_REPLICA, refused), MODELS).survived is False
 
 
+CROWD = Wave(asked=4000, served=400, began_s=2.5, ended_s=5.5)
+
+
+def turned_away() -> list[Answer]:
+    """The steady requests, each refused for as long as the others asked."""
+    return [replace(one, status=429, source=None, right=None) if 2.4 <= one.sent_s <= 5.6 else one for one in asked()]
+
+
+def test_an_overloaded_app_that_turns_everybody_away_has_not_survived() -> None:
+    """Each refusal was excused, so an app that answered nobody at all counted as one that gives less and goes on."""
+    for served, survived in ((0, False), (7, False), (8, True), (400, True)):
+        wave = replace(CROWD, served=served)
+        verdict = judged(course(DrillFault.OVERLOAD, turned_away(), wave=wave), MODELS)
+        assert verdict.survived is survived, verdict.why
+    nobody = judged(course(DrillFault.OVERLOAD, turned_away(), wave=replace(CROWD, served=0)), MODELS)
+    assert "while too much was asked it answered 0.0 requests a second, 2.5 are the least" in nobody.why
+
+
+def test_who_gets_the_answers_under_overload_is_the_apps_affair() -> None:
+    """One that holds others back for the sake of its steady callers answers those."""
+    assert judged(course(DrillFault.OVERLOAD, asked(), wave=replace(CROWD, served=0)), MODELS).survived is True
+    assert judged(course(DrillFault.KILL_REPLICA, asked(), wave=replace(CROWD, served=0)), MODELS).survived is True
+
+
+def test_waves_of_two_faults_are_one_from_the_first_to_the_last() -> None:
+    both = CROWD + Wave() + Wave(asked=10, served=3, began_s=1.0, ended_s=2.0)
+    assert (both.asked, both.served, both.began_s, both.lasted_s) == (4010, 403, 1.0, 4.5)
+    assert Wave().lasted_s == 0.0
+
+
+def test_a_head_that_stays_away_for_too_long_is_no_survival_though_all_is_whole_in_the_end() -> None:
+    down = [replace(one, status=0) if STRUCK_S <= one.sent_s <= 12.0 else one for one in asked()]
+    borne = course(DrillFault.KILL_HEAD, down, down_at_most_s=10.1)
+    assert judged(borne, MODELS).survived is True
+    verdict = judged(replace(borne, down_at_most_s=9.9), MODELS)
+    assert (verdict.survived, verdict.lost) == (False, 0)
+    assert "nobody was answered for 10 s, 10 s are borne" in verdict.why
+    assert judged(
+        course(DrillFault.KILL_GATEWAY, with_change(asked(), 2.0, status=0), down_at_most_s=0.0), MODELS
+    ).survived
+
+
 def test_bad_answers_are_borne_for_the_stated_time_and_no_longer() -> None:
     stated_s = PROMISES[DrillFault.GARBAGE_MODEL].bad_within_s
     early = with_change(asked(), STRUCK_S + 0.5, right=False)
@@ -125,6 +167,10 @@ def test_a_plan_that_goes_back_is_seen_and_replicas_that_follow_a_moment_later_a
         (
             {"blows": [Blow(kind=DrillFault.SLOW_MODEL, struck_s=2.0, mended_s=6.0, words="slow", reached=False)]},
             "it never struck: slow",
+        ),
+        (
+            {"blows": [Blow(kind=DrillFault.SLOW_MODEL, struck_s=2.0, mended_s=6.0, words="slow", reached=None)]},
+            "nobody can tell whether it struck: slow",
         ),
     ],
 )

@@ -11,8 +11,8 @@ from failsoft.drills.training.exactness import Exactness
 from failsoft.drills.training.judgement import Allowance, Evidence, judge
 from failsoft.drills.training.mends import mend_of
 
-WELL = Attempt(status=0, seconds=1.0, backwards=100, hung=False, left=(), last_words="")
-KILLED = replace(WELL, status=-9, backwards=60)
+WELL = Attempt(status=0, seconds=1.0, backwards=100, passes=100, hung=False, left=(), last_words="")
+KILLED = replace(WELL, status=-9, backwards=60, passes=60)
 SOUND = Evidence(
     kinds=frozenset({DrillFault.NAN}),
     struck=frozenset({"0-nan"}),
@@ -79,6 +79,30 @@ def test_a_restart_that_kept_something_has_survived_and_one_at_the_very_beginnin
     assert kept.survived is True
     assert "2 starts, 20 steps done again" in kept.why
     assert judge(replace(SOUND, attempts=(replace(KILLED, backwards=3), WELL))).survived is True
+
+
+@pytest.mark.parametrize(
+    ("kind", "passes", "survived"),
+    [
+        (DrillFault.SIGTERM, (60, 40), True),
+        (DrillFault.SIGTERM, (60, 39), False),
+        (DrillFault.KILL_WORKER, (99,), False),
+        (DrillFault.KILL_WORKER, (200,), True),  # two ranks, or one that took the other's place
+        (DrillFault.NAN, (99,), True),  # the struck batch was refused before its gradients
+        (DrillFault.POISONED_SAMPLE, (75,), True),
+        (DrillFault.POISONED_SAMPLE, (74,), False),
+    ],
+)
+def test_a_run_that_does_fewer_steps_than_it_was_asked_for_has_lost_them(
+    kind: DrillFault, passes: tuple[int, ...], survived: bool
+) -> None:
+    """It ended with status 0, and the weights of a noisy script hid what was never trained."""
+    attempts = tuple(replace(WELL, backwards=min(count, 90), passes=count) for count in passes)
+    noisy = Allowance(noise=0.05, batch=0.02)
+    word = judge(replace(SOUND, kinds=frozenset({kind}), attempts=attempts, distance=0.1, allowance=noisy))
+    assert word.survived is survived, word.why
+    if not survived:
+        assert f"called itself done after {sum(passes)} of 100 steps" in word.why
 
 
 def test_memory_is_no_reason_to_leave_a_batch_out() -> None:

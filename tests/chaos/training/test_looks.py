@@ -136,8 +136,8 @@ def test_named_results_belong_to_the_end_state(tmp_path: Path) -> None:
 
 
 def test_what_was_seen_names_signals_and_last_words(tmp_path: Path) -> None:
-    attempt = Attempt(status=-9, seconds=1.0, backwards=3, hung=False, left=(), last_words="step 3")
-    hung = Attempt(status=-9, seconds=1.0, backwards=3, hung=True, left=(), last_words="")
+    attempt = Attempt(status=-9, seconds=1.0, backwards=3, passes=3, hung=False, left=(), last_words="step 3")
+    hung = Attempt(status=-9, seconds=1.0, backwards=3, passes=3, hung=True, left=(), last_words="")
     seen = what_was_seen(tmp_path, [attempt, hung], [])
     assert seen == ("start 1 was ended by SIGKILL: step 3", "start 2 stood still until it was ended by hand")
 

@@ -96,7 +96,7 @@ def test_a_disk_that_nobody_met_has_not_struck(tmp_path: Path, marks: Marks) -> 
 def test_a_checkpoint_that_was_never_damaged_has_not_been_struck(tmp_path: Path, marks: Marks) -> None:
     made = trial(tmp_path, DrillFault.TORN_CHECKPOINT)
     marks.say("struck", name="0-torn-checkpoint")
-    made.attempts.append(Attempt(status=-9, seconds=1.0, backwards=3, hung=False, left=(), last_words=""))
+    made.attempts.append(Attempt(status=-9, seconds=1.0, backwards=3, passes=3, hung=False, left=(), last_words=""))
     made._look()
     assert made.struck == frozenset()
     (tmp_path / "again").mkdir()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from failsoft.drills.fault import DrillFault
 from failsoft.drills.serving.answers import Answer
 
+DOWN_AT_MOST_S = 90.0
+"""At least so much is borne: on a busy machine Ray and Serve take a minute to start."""
 _LOOK_BACK_S, _STILL_OUT_S = 1.6, 0.5
 _HEARD = 0.6
 """Of the requests due in that time so many must have been answered: on a busy machine the client itself is late."""
@@ -38,12 +41,28 @@ class Wave:
     """Answered by an error of the server's (5xx), or not at all."""
     words: tuple[str, ...] = ()
     """The first of the wrong ones: what was sent, and what came."""
+    served: int = 0
+    """Of those asked so many got what they asked for (2xx)."""
+    began_s: float = math.inf
+    """The client's time of the first of them …"""
+    ended_s: float = -math.inf
+    """… and of the last answer."""
 
     def __add__(self, other: Wave) -> Wave:
         """Both together."""
         return Wave(
-            asked=self.asked + other.asked, wrong=self.wrong + other.wrong, words=(self.words + other.words)[:4]
+            asked=self.asked + other.asked,
+            wrong=self.wrong + other.wrong,
+            words=(self.words + other.words)[:4],
+            served=self.served + other.served,
+            began_s=min(self.began_s, other.began_s),
+            ended_s=max(self.ended_s, other.ended_s),
         )
+
+    @property
+    def lasted_s(self) -> float:
+        """0.0: nobody asked."""
+        return max(0.0, self.ended_s - self.began_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +80,8 @@ class Course:
     """Processes that are there now and were not before, or should have ended."""
     knows_right: bool = True
     """Whether it is known what the healthy app answers."""
+    down_at_most_s: float = DOWN_AT_MOST_S
+    """Where nothing of the app was left: so long callers may get no answer."""
 
     @property
     def mended_s(self) -> float:

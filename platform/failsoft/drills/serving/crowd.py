@@ -37,19 +37,24 @@ class Crowd:
         self._asked, self._clock, self._transport = asked, clock, transport
         self._bodies = itertools.cycle([base64.b64decode(body) for body in asked["bodies"]])
         self.answered = 0
-        self.wrong = 0
+        self.wrong = self.served = 0
         self.words: list[str] = []
 
     async def run(self) -> dict[str, Any]:
-        """The counts: ``asked``, ``wrong`` and the first words about those."""
-        until_s = self._clock.monotonic_s() + float(self._asked["seconds"])
+        """The counts: ``asked``, ``served``, ``wrong`` and the first words about those; when it began and ended.
+
+        The clock of the system that goes on is the same in each of its processes, so the drill can place the moments.
+        """
+        began_s = self._clock.monotonic_s()
+        until_s = began_s + float(self._asked["seconds"])
         clients = int(self._asked["clients"])
         limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
         how: dict[str, Any] = {"timeout": float(self._asked["patience_s"]), "limits": limits}
         async with httpx.AsyncClient(transport=self._transport, **how) as client, asyncio.TaskGroup() as group:
             for _ in range(clients):
                 group.create_task(self._ask_until(client, until_s))
-        return {"asked": self.answered, "wrong": self.wrong, "words": self.words}
+        times = {"began_s": began_s, "ended_s": self._clock.monotonic_s()}
+        return {"asked": self.answered, "served": self.served, "wrong": self.wrong, "words": self.words} | times
 
     async def _ask_until(self, client: httpx.AsyncClient, until_s: float) -> None:
         while True:  # once at least, also where the process started late
@@ -70,6 +75,7 @@ class Crowd:
             response = await client.request(self._asked["method"], self._asked["url"], content=body, headers=headers)
         except httpx.HTTPError as error:
             return f"no answer: {error.__class__.__name__}"
+        self.served += response.is_success
         if self._asked["may_refuse"] and response.status_code in {429, 503}:
             return None
         return f"{response.status_code} {response.text[:80]}" if response.status_code >= 500 else None

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,9 @@ class CrowdHand:
             said, _ = self._process.communicate()
         counts = json_object(said) or {}
         words = tuple(map(str, counts.get("words", ())))
-        self._wave = Wave(asked=int(counts.get("asked", 0)), wrong=int(counts.get("wrong", 0)), words=words)
+        asked, wrong, served = (int(counts.get(name, 0)) for name in ("asked", "wrong", "served"))
+        began_s, ended_s = float(counts.get("began_s", inf)), float(counts.get("ended_s", -inf))
+        self._wave = Wave(asked=asked, wrong=wrong, words=words, served=served, began_s=began_s, ended_s=ended_s)
 
     def reached(self) -> bool | None:
         """Whether they got to ask anything."""

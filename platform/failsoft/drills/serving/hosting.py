@@ -25,7 +25,7 @@ from failsoft.health.json_object import json_object
 
 STOP_S = 45.0
 """Ray and Serve get so long to end by themselves."""
-_LINGER_S = 20.0
+LINGER_S = 20.0
 """What outlives the host for longer is left behind: a worker whose node is gone ends itself within seconds."""
 _LOOK_S = 0.1
 _HOST = "failsoft.drills.serving.host"
@@ -127,7 +127,7 @@ class Host:
 
     def gone(self) -> tuple[str, ...]:
         """Wait until nothing of the app lives; what does not end by itself is ended, and its titles are returned."""
-        until_s = self._clock.monotonic_s() + _LINGER_S
+        until_s = self._clock.monotonic_s() + LINGER_S
         while (living := self.family.look()) and self._clock.monotonic_s() < until_s:
             self._clock.sleep_s(_LOOK_S)
         left = tuple(sorted(one.title[:60] for one in living))

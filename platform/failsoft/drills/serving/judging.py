@@ -17,6 +17,8 @@ one was seen has gone back."""
 _STARVED_S = 1.0
 """The client asks some ten times a second at least. Where it could not for so long, the machine had no time for
 anybody, and an answer that only came late says nothing of the app."""
+_GOODPUT = 0.25
+"""Of the rate of steady requests: so many must be answered a second while too much is asked, whoever asks them."""
 _ASKED_FRACTION = 0.5
 """Fewer requests than this part of what was planned, and the client starved: what it saw says little of the app."""
 
@@ -97,6 +99,32 @@ def gone_back(answers: Sequence[Answer]) -> int:
     return found
 
 
+def turned_all_away(course: Course) -> str:
+    """How few were answered while too much was asked; empty where it was enough.
+
+    To refuse what is too much is right; to refuse nearly everybody is an outage with a friendly face.
+    """
+    wave, wanted_hz = course.wave, _GOODPUT * course.rate_hz
+    if not wave.lasted_s or all(blow.kind is not DrillFault.OVERLOAD for blow in course.blows):
+        return ""
+    steady = sum(not one.lost and wave.began_s <= one.sent_s <= wave.ended_s for one in course.answers)
+    answered_hz = (wave.served + steady) / wave.lasted_s
+    if answered_hz >= wanted_hz:
+        return ""
+    return f"while too much was asked it answered {answered_hz:.1f} requests a second, {wanted_hz:g} are the least"
+
+
+def down_s(course: Course) -> float:
+    """From the blow that left nothing of the app to the last of the requests that nobody could answer; else 0.0."""
+    down = [blow for blow in course.blows if PROMISES[blow.kind].excuse is Excuse.WHILE_DOWN]
+    lost = [one.done_s - blow.struck_s for blow in down for one in course.answers if one.lost]
+    return max(0.0, *lost) if lost else 0.0
+
+
+def _down_in_words(course: Course) -> str:
+    return f"nobody was answered for {down_s(course):.0f} s, {course.down_at_most_s:.0f} s are borne"
+
+
 def _only_late(course: Course, lost: Sequence[Answer], figures: dict[str, int]) -> bool:
     """Whether nothing was wrong but requests that ran out of patience on a machine that stood still."""
     others = figures["bad_late"] or figures["backwards"] or course.wave.wrong or course.whole_s is None or course.left
@@ -138,6 +166,8 @@ def _broken(course: Course, figures: dict[str, int]) -> str:
         (figures["lost"] == 0, f"{figures['lost']} requests got no answer{_first_words(course)}"),
         (figures["bad_late"] == 0, f"{figures['bad_late']} bad answers came after the stated time"),
         (figures["backwards"] == 0, f"{figures['backwards']} answers came under a plan older than one seen before"),
+        (not turned_all_away(course), f"{turned_all_away(course)}"),
+        (down_s(course) <= course.down_at_most_s, _down_in_words(course)),
         (course.wave.wrong == 0, f"{course.wave.wrong} of the others' requests failed{_first(course.wave.words)}"),
         (course.whole_s is not None, "the app was not whole again in its time"),
         (not course.left, f"left behind: {', '.join(course.left)}"),
@@ -149,10 +179,10 @@ def _doubt(course: Course) -> str:
     """Why nothing good can be said though nothing bad was seen; empty: it can."""
     ended_s = max((one.sent_s for one in course.answers), default=course.began_s)
     planned = course.rate_hz * (ended_s - course.began_s)
-    missed = [blow for blow in course.blows if blow.reached is False]
+    missed = [blow for blow in course.blows if blow.reached is not True]
     checks = (
         (bool(course.blows), "no fault was carried out"),
-        (not missed, f"it never struck: {missed[0].words}" if missed else ""),
+        (not missed, _missed_in_words(missed[0]) if missed else ""),
         (len(course.answers) >= max(10.0, _ASKED_FRACTION * planned), "too few requests could be sent to tell"),
         (
             (course.knows_right and any(one.right is not None for one in course.answers))
@@ -161,6 +191,11 @@ def _doubt(course: Course) -> str:
         ),
     )
     return next((words for fine, words in checks if not fine), "")
+
+
+def _missed_in_words(blow: Blow) -> str:
+    how = "nobody can tell whether it struck" if blow.reached is None else "it never struck"
+    return f"{how}: {blow.words}"
 
 
 def _in_words(
@@ -175,7 +210,7 @@ def _in_words(
         after_s = times["switched_after_s"]
         since = "" if after_s is None else f", the first {after_s:.2f} s after the blow"
         parts.append(f"{fallback} answered by the fallback{since}")
-    parts += [f"{course.wave.asked} more from others"] if course.wave.asked else []
+    parts += [f"{course.wave.asked} more from others, {course.wave.served} of them served"] if course.wave.asked else []
     parts.append(f"slowest answer {slowest_s:.2f} s")
     back_s = times["whole_after_s"]
     parts += [] if back_s is None else [f"whole {back_s:.1f} s after the cause was gone"]

@@ -39,6 +39,8 @@ class Session:
         self.healthy: Healthy | None = None
         self.census: Counter[str] = Counter()
         """How many processes of each kind the healthy app has."""
+        self.start_s = 0.0
+        """How long it took to start; 0.0: it was found at its address."""
         self.ours = False
         """Whether it has failsoft's own routes."""
 
@@ -52,7 +54,9 @@ class Session:
         if url is None:
             host = Host(self.target, folder / "host.log", self.clock)
             self.parts = Parts(self.target, host, self.clock)
+            began_s = self.clock.monotonic_s()
             host.start()
+            self.start_s = self.clock.monotonic_s() - began_s
             url = host.url
         self._learn(url.rstrip("/"))
 

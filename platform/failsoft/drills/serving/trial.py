@@ -8,9 +8,10 @@ from pathlib import Path
 
 from failsoft.drills.fault import Phase, PlannedFault
 from failsoft.drills.serving.answers import Answer
-from failsoft.drills.serving.course import Blow, Course, Wave
+from failsoft.drills.serving.course import DOWN_AT_MOST_S, Blow, Course, Wave
 from failsoft.drills.serving.grip import Grip, hold_s
 from failsoft.drills.serving.hands import Hand, LostHead
+from failsoft.drills.serving.hosting import LINGER_S
 from failsoft.drills.serving.phases import enter, leave
 from failsoft.drills.serving.session import Session
 from failsoft.drills.serving.traffic import Traffic
@@ -19,6 +20,9 @@ from failsoft.errors import FailsoftError, ServingError
 SPREAD_S = 2.0
 """``at`` of a fault, from 0.0 to 1.0, is a moment of so many seconds."""
 _LOOK_S = 0.05
+_STARTS = 3.0
+"""Where nothing of the app was left callers may be without an answer for as long as so many of its starts took, beside
+the time in which what was left must have ended."""
 _REPLACED_WITHIN_S = 10.0
 """An old replica may end after its successor answers."""
 
@@ -141,6 +145,7 @@ class Trial:
             wave=sum(waves, Wave()),
             left=left,
             knows_right=expected is not None and expected.knows > 0,
+            down_at_most_s=max(DOWN_AT_MOST_S, LINGER_S + _STARTS * self.session.start_s),
         )
 
 

@@ -37,6 +37,8 @@ class Attempt:
     seconds: float
     backwards: int
     """Backward passes of the process that trained most."""
+    passes: int
+    """Those of all its processes together: ranks, and those that took the place of killed ones."""
     hung: bool
     """Ended by the drill, since nothing had moved for longer than the user's patience."""
     left: tuple[str, ...]
@@ -74,6 +76,7 @@ class Watcher:
             status=started.status(),
             seconds=seconds,
             backwards=max(own.values(), default=0),
+            passes=sum(own.values()),
             hung=hung,
             left=left,
             last_words=_last_line(start.log),

@@ -14,6 +14,8 @@ SAME = 1e-5
 """Two end states at no larger distance are the same: sums in another order differ by that much in float32."""
 NEAR = 3.0
 """A refused batch may cost so many times what leaving that one batch out costs, and no more."""
+_REFUSED = 0.25
+"""Where batches are struck, so many of all steps may be left out; how far the weights may go is judged beside that."""
 _KEPT_FROM = 0.25
 """A fault behind this share of the run must not cost everything that was done."""
 _REFUSABLE = frozenset({DrillFault.NAN, DrillFault.INF, DrillFault.SPIKE, DrillFault.POISONED_SAMPLE})
@@ -68,6 +70,16 @@ class Evidence:
     def again(self) -> int:
         """Backward passes beyond those of the quiet run."""
         return max(0, sum(attempt.backwards for attempt in self.attempts) - self.due)
+
+    @property
+    def short(self) -> int:
+        """Backward passes that were never made, in any process of any start; 0: none that is known of.
+
+        A net that refuses a struck batch may do without its passes, and without those of a poisoned sample each time.
+        """
+        missing = self.due - sum(attempt.passes for attempt in self.attempts)
+        borne = self.due * _REFUSED if self.kinds & OF_A_BATCH else 0.0
+        return missing if missing > borne else 0
 
     @property
     def thrown_away(self) -> int:
@@ -139,6 +151,12 @@ def _inexact(found: Evidence) -> Judgement | None:
     return None
 
 
+def _cut_short(found: Evidence) -> Judgement | None:
+    """It ended well and did not do what it was asked: a noisy script's weights may hide that."""
+    done = found.due - found.short
+    return _lost(f"it called itself done after {done} of {found.due} steps") if found.short else None
+
+
 def _not_finite(found: Evidence) -> Judgement | None:
     if found.is_finite is None:
         return Judgement(survived=None, why="it ended well, and left no weights to compare; name them with --result")
@@ -207,6 +225,7 @@ _RULES: tuple[Rule, ...] = (
     _left_behind,
     _torn,
     _inexact,
+    _cut_short,
     _not_finite,
     _elsewhere,
     _left_out,
