@@ -7,8 +7,10 @@ import json
 import httpx
 import pytest
 
+from failsoft import remote
 from failsoft.errors import ConfigError, NotAuthorizedError, ServingError
 from failsoft.remote import GatewayClient
+from tests.dripping import dripping
 
 
 def client(answer: httpx.Response | Exception, asked: list[httpx.Request] | None = None) -> GatewayClient:
@@ -43,6 +45,17 @@ def test_its_connections_end_with_its_block_also_when_that_fails() -> None:
     with pytest.raises(ServingError), GatewayClient("http://127.0.0.1:8000", transport=wires) as gateway:
         gateway.status()
     assert wires.closed
+
+
+def test_whatever_drips_an_answer_byte_by_byte_holds_no_command_for_longer_than_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each wait for a byte is short: for half a minute, or for ever, there was no end to them."""
+    monkeypatch.setattr(remote, "WITHIN_S", 0.3)
+    with dripping() as there, GatewayClient(f"http://127.0.0.1:{there.port}") as gateway:
+        with pytest.raises(ServingError, match=r"no whole answer of .* within 0\.3 s"):
+            gateway.status()
+        assert there.asked == 1
 
 
 def test_nobody_there_names_the_address_and_the_next_command() -> None:

@@ -9,6 +9,11 @@ from urllib.parse import quote
 import httpx
 
 from failsoft.errors import ConfigError, NotAuthorizedError, ServingError
+from failsoft.health.within import within
+
+_WAIT_S = 10.0
+WITHIN_S = 30.0
+"""For all of one answer, whatever drips in between: httpx's time is for each wait on the socket."""
 
 
 class GatewayClient:
@@ -34,7 +39,7 @@ class GatewayClient:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._url = url.rstrip("/")
         try:
-            self._http = httpx.Client(base_url=self._url, headers=headers, timeout=10.0, transport=transport)
+            self._http = httpx.Client(base_url=self._url, headers=headers, timeout=_WAIT_S, transport=transport)
         except httpx.InvalidURL as error:
             raise ConfigError(f"{url!r} is no address ({error}); give one like http://127.0.0.1:8000") from error
 
@@ -94,7 +99,9 @@ class GatewayClient:
 
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         try:
-            response = self._request(method, path, body)
+            response = within(WITHIN_S, lambda: self._request(method, path, body))
+        except TimeoutError as error:
+            raise ServingError(f"no whole answer of {self._url} within {WITHIN_S:g} s; is that a gateway?") from error
         except httpx.HTTPError as error:
             raise ServingError(
                 f"no gateway answers at {self._url} ({error.__class__.__name__}); start one with: failsoft serve"

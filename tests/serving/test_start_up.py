@@ -15,11 +15,14 @@ import pytest
 
 from failsoft.artifacts.home import Home
 from failsoft.errors import ConfigError
+from failsoft.health.clock import SystemClock
 from failsoft.ingress import EVERYWHERE, free_ports
+from failsoft.serving import start_up
 from failsoft.serving.settings import ServeSettings
 from failsoft.serving.start_up import check_port, check_start, check_versions, check_writable, local_url
 from serve_apps import runtime
 from serve_apps.runtime import Running, last_error
+from tests.dripping import dripping
 
 
 def test_all_well_leaves_nothing_to_say(tmp_path: Path) -> None:
@@ -153,3 +156,12 @@ def test_a_stopped_app_leaves_no_release_in_the_memory_of_its_machine(
     running.stop()
     assert stopped == [tmp_path / "home"] * 2
     assert [path.name for path in tmp_path.iterdir()] == ["memory of other"]
+
+
+def test_whoever_drips_at_a_taken_port_holds_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start_up, "_KNOCK_S", 0.1)
+    clock = SystemClock()
+    began_s = clock.monotonic_s()
+    with dripping() as there, pytest.raises(ConfigError, match="can't be used"):
+        check_port("127.0.0.1", there.port)
+    assert clock.monotonic_s() - began_s < 15.0

@@ -11,6 +11,7 @@ import httpx
 
 from failsoft.artifacts.home import Home
 from failsoft.errors import ConfigError
+from failsoft.health.within import within
 
 TESTED_RAY = "2.60"
 """The Ray whose internals the fast ingress and the drills were tried with."""
@@ -99,7 +100,7 @@ def local_url(host: str, port: int) -> str:
 def _why_taken(host: str, port: int, error: Exception) -> str:
     url = local_url(host, port)
     try:
-        answer = httpx.get(f"{url}/v1/status", timeout=_KNOCK_S)
+        answer = within(2.0 * _KNOCK_S, lambda: httpx.get(f"{url}/v1/status", timeout=_KNOCK_S))
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             return (
                 f"somebody at {url} asks for a token, as a gateway with console_token does; look at it with: failsoft "
@@ -107,7 +108,7 @@ def _why_taken(host: str, port: int, error: Exception) -> str:
             )
         there = answer.json()
         release = there["plan"]["releases"][there["plan"]["subject"]]
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
+    except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, KeyError, TypeError):
         return f"port {port} on {host} can't be used ({error}); choose another with --port"
     return (
         f"a gateway already answers at {url} (release {release}, {there.get('stage')}); look at it with: failsoft "

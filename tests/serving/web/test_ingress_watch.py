@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import httpx
+import pytest
 
 from failsoft.health.clock import SystemClock
 from failsoft.serving.web import ingress_watch
 from failsoft.serving.web.ingress_watch import IngressProbe, P99Watch
+from tests.dripping import dripping
 
 
 def told(watch: P99Watch, *latencies_ms: float) -> list[str]:
@@ -59,3 +64,13 @@ def test_the_probe_asks_through_the_ingress_and_a_failing_one_is_said() -> None:
         server.shutdown()
         thread.join()
     assert set(asked) == {"/healthz"}
+
+
+def test_an_ingress_that_drips_is_infinitely_slow_and_the_watch_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte came in time, so the probe waited for the whole of it, and nobody heard of a slow way in."""
+    monkeypatch.setattr(ingress_watch, "_PATIENCE_S", 0.2)
+    watch = P99Watch(limit_ms=50.0, window=2)
+    with dripping() as there:
+        probe = IngressProbe(f"http://127.0.0.1:{there.port}", watch, lambda _: None, clock=SystemClock())
+        with httpx.Client(base_url=f"http://127.0.0.1:{there.port}", timeout=5.0) as client:
+            assert probe._probe_ms(client) == math.inf

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import httpx
 
 from failsoft.health.clock import Clock
+from failsoft.health.within import within
 
 PROBE_EVERY_S = 0.25
 _PATIENCE_S = 5.0
@@ -91,7 +92,7 @@ class IngressProbe:
     def _probe_ms(self, client: httpx.Client) -> float:
         began_s = self._clock.monotonic_s()
         try:
-            client.get("/healthz").raise_for_status()
-        except httpx.HTTPError:
+            within(_PATIENCE_S, lambda: client.get("/healthz").raise_for_status())
+        except (httpx.HTTPError, TimeoutError):
             return float("inf")
         return (self._clock.monotonic_s() - began_s) * 1000
