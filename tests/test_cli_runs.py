@@ -95,6 +95,15 @@ def test_a_clock_that_is_ahead_is_said_to_be_and_a_run_without_a_word_has_no_age
     assert "never" in failsoft(tmp_path, "runs")
 
 
+def test_a_word_from_far_ahead_neither_makes_a_dead_run_seem_at_work_nor_one_at_work_seem_dead(tmp_path: Path) -> None:
+    left_by_a_run(tmp_path, ended=False, at_s=90_000.0)  # by a clock that was a day ahead
+    look = whereabouts(tmp_path / "runs" / "first", read_ledger(tmp_path / "ledger.jsonl").events, now_s=5_000.0)
+    assert (look.state, look.age_s) == ("silent (training)", -85_040.0)
+    ProgressFile(tmp_path / "runs" / "first", ManualClock(wall_s=5_000.0)).write(Progress(phase=Phase.TRAINING))
+    look = whereabouts(tmp_path / "runs" / "first", read_ledger(tmp_path / "ledger.jsonl").events, now_s=5_001.0)
+    assert (look.state, look.age_s) == ("training", 1.0), "its clock was set right, and it goes on"
+
+
 def test_the_time_of_a_run_at_work_goes_on_to_its_last_batch(tmp_path: Path) -> None:
     now_s = SystemClock().wall_s()
     left_by_a_run(tmp_path, ended=False, at_s=now_s - 100.0)

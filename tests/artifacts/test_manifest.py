@@ -115,6 +115,16 @@ def test_whatever_a_forged_manifest_says_its_reader_refuses_it_in_words_or_can_u
     assert manifest.created_at_s < float("inf")
 
 
+@pytest.mark.parametrize("at_s", [1e300, -1e300, 2.6e11, 10**400, -1.0e11])
+def test_a_time_that_no_calendar_shows_is_refused_when_it_is_read_and_ends_no_listing_later(
+    tmp_path: Path, at_s: float
+) -> None:
+    written(tmp_path)
+    forge(tmp_path, created_at_s=at_s)
+    with pytest.raises(DamagedArtifactError, match="no time"):
+        read_manifest(tmp_path)
+
+
 @AGAIN
 @given(content=st.binary(max_size=100))
 def test_bytes_that_are_no_manifest_are_damage(tmp_path: Path, content: bytes) -> None:

@@ -233,6 +233,27 @@ def test_a_torn_or_renamed_manifest_makes_a_folder_count_as_unfinished(here: Her
     assert (shelf.there, shelf.unfinished) == ((), (found.folder,))
 
 
+def test_a_manifest_larger_than_any_is_not_read_into_memory(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk()
+    _, found = remote_one(here, disk)
+    whole_bytes = len(disk.files[f"root/run/{found.folder}/manifest.json"])
+    monkeypatch.setattr("failsoft.artifacts.remote_assembly.MAX_MANIFEST_BYTES", whole_bytes)
+    assert len(RemoteStore(disk.place(), kind="checkpoint").shelf().there) == 1
+    disk.files[f"root/run/{found.folder}/manifest.json"] = b" " + disk.files[f"root/run/{found.folder}/manifest.json"]
+    shelf = RemoteStore(disk.place(), kind="checkpoint").shelf()
+    assert (shelf.there, shelf.unfinished) == ((), (found.folder,))
+
+
+def test_a_file_that_grew_on_the_store_fills_no_disk_here(here: Here, tmp_path: Path) -> None:
+    disk = Disk()
+    remote, found = remote_one(here, disk)
+    (tmp_path / "aside").mkdir()
+    disk.files[f"root/run/{found.folder}/weights"] = b"x" * (len(BIG) + 40 * 1024 * 1024)
+    with pytest.raises(DamagedArtifactError, match="more bytes than its manifest"):
+        remote.fetch(found, tmp_path / "aside")
+    assert (tmp_path / "aside" / "weights").stat().st_size <= len(BIG) + 4 * 1024 * 1024
+
+
 def test_a_newer_format_is_foreign_and_neither_damaged_nor_unfinished(here: Here) -> None:
     disk = Disk()
     _, found = remote_one(here, disk)

@@ -209,6 +209,22 @@ def test_a_policy_bounds_a_ledger_in_age_and_in_size(tmp_path: Path) -> None:
     assert remove_whole_files(path, keep_bytes=1) == Removed(), "the newest stays: numbers go on from it"
 
 
+def test_events_of_a_clock_that_was_ahead_keep_no_older_ones_from_going(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    clock = ManualClock(wall_s=70 * 365 * DAY_S)  # a machine that began before it heard of the time
+    ledger = Ledger(path, clock, side=Side.SERVING, subject="app")
+    for number in range(-3, 0):
+        ledger.record("trip", "by a clock that is ahead", number=number)
+    put_away(path, full_bytes=1)
+    ledger.record("trip", "by a clock that is ahead", number=-4)
+    clock.jump_wall(-clock.wall_s())
+    ledger_of(tmp_path, 45)
+    policy = RetentionPolicy(texts_days=1, specimens_days=1, answers_days=1, ledger_days=20)
+    assert shorten(path, policy, now_s=45 * DAY_S).lines == 25
+    assert days_of(path) == [-3, -2, -1, -4, *range(25, 45)]
+    assert shorten(path, policy, now_s=45.5 * DAY_S) == Removed(), "it is done once a day"
+
+
 def test_a_ledger_that_fills_a_file_holds_itself_to_the_home_s_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,6 @@ may write the folder can write fitting ones, and is found by the signature (:mod
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -23,8 +22,10 @@ from failsoft.errors import DamagedArtifactError, IncompatibleArtifactError
 
 FORMAT = 1
 MANIFEST_NAME = "manifest.json"
-_MAX_MANIFEST_BYTES = 16 * 1024 * 1024
+MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 _CHUNK_BYTES = 4 * 1024 * 1024
+_FIRST_DAY_S, _LAST_DAY_S = -62_135_596_800.0, 253_402_300_799.0
+"""Of the years 1 and 9999: no calendar shows what lies beyond."""
 _SMALL_CHUNK_BYTES = 512 * 1024
 """Where somebody waits for the processor meanwhile: read and digested within a fraction of a millisecond."""
 
@@ -130,8 +131,8 @@ def read_manifest(folder: Path, *, kind: str | None = None) -> Manifest:
     """
     path = folder / MANIFEST_NAME
     try:
-        if path.stat().st_size > _MAX_MANIFEST_BYTES:
-            raise DamagedArtifactError(f"{path} is larger than {_MAX_MANIFEST_BYTES} bytes; no manifest is")
+        if path.stat().st_size > MAX_MANIFEST_BYTES:
+            raise DamagedArtifactError(f"{path} is larger than {MAX_MANIFEST_BYTES} bytes; no manifest is")
         content = path.read_bytes()
     except OSError as error:
         raise DamagedArtifactError(f"{path} is absent or torn ({error.__class__.__name__}: {error})") from error
@@ -238,7 +239,7 @@ def _from_body(body: dict[str, Any]) -> Manifest:
         for name, entry in body["files"].items()
     }
     created_at_s = body["created_at_s"]
-    if isinstance(created_at_s, bool) or not -math.inf < created_at_s < math.inf:
+    if isinstance(created_at_s, bool) or not _FIRST_DAY_S <= created_at_s <= _LAST_DAY_S:
         raise ValueError(f"created_at_s is {created_at_s!r}, no time")
     return Manifest(
         kind=str(body["kind"]),

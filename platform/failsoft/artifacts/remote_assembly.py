@@ -14,7 +14,7 @@ from typing import Any
 from blake3 import blake3
 from pyarrow import fs
 
-from failsoft.artifacts.manifest import MANIFEST_NAME, FileEntry, Manifest, parse_manifest
+from failsoft.artifacts.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, FileEntry, Manifest, parse_manifest
 from failsoft.artifacts.remote_place import Place
 from failsoft.errors import DamagedArtifactError
 
@@ -76,7 +76,7 @@ class RemoteAssembly:
         """A small file; None when it is not there."""
         try:
             with self._fs.open_input_stream(f"{self._path}/{name}") as stream:
-                return bytes(stream.read())
+                return read_small(stream)
         except FileNotFoundError:
             return None
 
@@ -132,3 +132,11 @@ class RemoteAssembly:
             raise DamagedArtifactError(
                 f"{self.shown}/{name} has {size} bytes, not the {entry.size_bytes} that were given"
             )
+
+
+def read_small(stream: Any) -> bytes:
+    """What a manifest or a note says; of what is larger than any, only so much that it can't be whole."""
+    content = bytearray()
+    while piece := stream.read(MAX_MANIFEST_BYTES - len(content)):
+        content += piece
+    return bytes(content)

@@ -20,7 +20,7 @@ from blake3 import blake3
 from pyarrow import fs
 
 from failsoft.artifacts.manifest import MANIFEST_NAME, FileEntry, Manifest, parse_manifest, refuse_outside
-from failsoft.artifacts.remote_assembly import LANDING
+from failsoft.artifacts.remote_assembly import LANDING, read_small
 from failsoft.artifacts.remote_place import Place
 from failsoft.artifacts.store import Artifact
 from failsoft.errors import DamagedArtifactError, IncompatibleArtifactError
@@ -179,7 +179,7 @@ class RemoteStore:
             path = f"{self._path(folder)}/{MANIFEST_NAME}"
             try:
                 with self._fs.open_input_stream(path) as stream:
-                    self._read[folder] = parse_manifest(stream.read(), where=f"{self.place.shown}/{folder}")
+                    self._read[folder] = parse_manifest(read_small(stream), where=f"{self.place.shown}/{folder}")
             except (FileNotFoundError, DamagedArtifactError):
                 return None
         return self._read[folder]
@@ -249,6 +249,8 @@ class RemoteStore:
                 for piece in _pieces(stream):
                     hasher.update(piece)
                     size += len(piece)
+                    if size > entry.size_bytes:
+                        raise DamagedArtifactError(f"{where} has more bytes than its manifest says")
                     take(piece)
                     beat()
         except FileNotFoundError as error:

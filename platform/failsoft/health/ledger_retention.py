@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from failsoft.health.json_object import is_finite, json_object
@@ -39,14 +40,16 @@ def judge_events(before_s: float, marks: Iterable[str] = ()) -> Judge:
 def shorten(path: Path, policy: RetentionPolicy, *, now_s: float, dry_run: bool = False) -> Removed:
     """Apply a policy to the ledger at ``path``; what is too old by less than a day may stay until the next time.
 
-    So that a file is put in another's place once a day at most. Files of younger events are not read.
+    So that a file is put in another's place once a day at most. Files of younger events are not read. An event from
+    ahead of ``now_s``, by a clock that was wrong, stays until its day or the size's bound, and tells of no other's age.
 
     Raises:
         OSError: the disk refuses.
     """
     removed, before_s = bound(path, policy, dry_run=dry_run), policy.cut(now_s).ledger_s
-    if not math.isinf(before_s) and _oldest_s(path) < before_s - DAY_S:
-        removed += remove_lines(path, judge_events(before_s), dry_run=dry_run, oldest_only=True)
+    if not math.isinf(before_s) and _oldest_s([*archives(path), path], now_s) < before_s - DAY_S:
+        young = partial(_is_young, before_s=before_s, now_s=now_s)
+        removed += remove_lines(path, judge_events(before_s), dry_run=dry_run, enough=young)
     return removed
 
 
@@ -61,15 +64,20 @@ def bound(path: Path, policy: RetentionPolicy, *, dry_run: bool = False) -> Remo
     return remove_whole_files(path, keep_bytes=policy.ledger_bytes, dry_run=dry_run)
 
 
-def _oldest_s(path: Path) -> float:
-    """Wall time of the first event that is left; infinite without any."""
-    for there in [*archives(path), path]:
+def _is_young(file: Path, *, before_s: float, now_s: float) -> bool:
+    return before_s <= _oldest_s([file], now_s) < math.inf
+
+
+def _oldest_s(files: Iterable[Path], now_s: float) -> float:
+    """Wall time of the first event that is left, and not from ahead; infinite without any."""
+    for there in files:
         try:
             with there.open("rb") as lines:
                 for line in lines:
                     body = json_object(line) if line.strip() else None
-                    if body is not None and is_finite(body.get("at_s")):
-                        return float(body["at_s"])
+                    at_s = None if body is None else body.get("at_s")
+                    if is_finite(at_s) and at_s <= now_s:
+                        return float(at_s)
         except FileNotFoundError:
             continue
     return math.inf

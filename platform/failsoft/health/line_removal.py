@@ -39,10 +39,12 @@ class Removed:
         return Removed(lines=self.lines + other.lines, files=self.files + other.files)
 
 
-def remove_lines(path: Path, judge: Judge, *, dry_run: bool = False, oldest_only: bool = False) -> Removed:
+def remove_lines(
+    path: Path, judge: Judge, *, dry_run: bool = False, enough: Callable[[Path], bool] = lambda _file: False
+) -> Removed:
     """Have every line of the ledger at ``path`` judged, oldest file first; ``dry_run`` only counts.
 
-    ``oldest_only``: end at the first file of which everything stays, since those after it are younger.
+    ``enough`` is asked about each file of which everything stays: whether those after it can be left unread.
 
     A full file of which nothing is left is removed, but for the newest: numbers go on from it.
 
@@ -59,7 +61,7 @@ def remove_lines(path: Path, judge: Judge, *, dry_run: bool = False, oldest_only
             may_go = there not in files[-2:]  # the one that is written, and the newest full one
             found = _rewritten(there, judge, may_go=may_go, dry_run=dry_run)
             removed += found
-            if oldest_only and there.exists() and not found.lines:
+            if not found.lines and there.exists() and enough(there):
                 break
     return removed
 

@@ -1,7 +1,8 @@
 """Where a run stands, for people who look at it from outside: its own words, and how old they are.
 
 Nobody outside can tell a dead run from one in a long step, so this never says *dead*: a run that should be at work and
-has not been heard of for :data:`SILENT_AFTER_S` is *silent*, and the age of its last word is always given.
+has not been heard of for :data:`SILENT_AFTER_S` is *silent*, and the age of its last word is always given. So is
+one whose words all come from further ahead than that: nobody knows how old they are.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def whereabouts(run_folder: Path, events: Sequence[Event], *, now_s: float) -> W
     seen_s = mark.last_set_s()
     words_s = [event.at_s for event in mine[-1:]] + ([] if seen_s is None else [seen_s])
     words_s += [] if progress is None else [progress.updated_at_s]
-    age_s = now_s - max(words_s) if words_s else None
+    age_s = min((now_s - word_s for word_s in words_s), key=_how_odd, default=None)
     time = account(mine, run=run, seen_at_s=seen_s)
     resting = time.over if progress is None else progress.phase in _AT_REST
     summary = summarise(mine, run=run, seen_at_s=seen_s, seen_position=mark.read())
@@ -83,7 +84,7 @@ def whereabouts(run_folder: Path, events: Sequence[Event], *, now_s: float) -> W
     return Whereabouts(
         run=run,
         phase=None if progress is None else progress.phase,
-        silent=not resting and not (age_s is not None and age_s <= SILENT_AFTER_S),
+        silent=not resting and not any(abs(now_s - word_s) <= SILENT_AFTER_S for word_s in words_s),
         age_s=age_s,
         position=look.position,
         total=look.total or summary.batches_total,
@@ -96,6 +97,11 @@ def whereabouts(run_folder: Path, events: Sequence[Event], *, now_s: float) -> W
         summary=summary,
         account=time,
     )
+
+
+def _how_odd(age_s: float) -> tuple[bool, float]:
+    """The youngest word counts, but one from ahead only where there is no other: clocks are set right."""
+    return age_s < -SILENT_AFTER_S, abs(age_s)
 
 
 def _by_the_ledger(mine: Sequence[Event], summary: RunSummary) -> Progress:
