@@ -288,3 +288,10 @@ async def test_whoever_gives_up_waiting_for_storage_does_not_stop_a_move_half_wa
         storage.over.set()
         async with asyncio.timeout(30.0):
             assert plan_of(await report).stage is Stage.DEGRADED, "what came later was done later"
+
+
+async def test_a_controller_whose_storage_was_lost_leads_those_who_follow_its_old_plans(tmp_path: Path) -> None:
+    async with running(tmp_path) as controller:
+        plan = plan_of(await controller.wait_plan(41, 60.0))
+        assert (plan.epoch, plan.stage) == (42, Stage.DEGRADED)
+        assert plan_of(await controller.wait_plan(-1, 0.0)) == plan

@@ -80,6 +80,29 @@ def test_a_damaged_stored_plan_is_numbered_past_and_starts_again_from_rest(tmp_p
     assert "the newest stored plan can't be read" in world.plan.why
 
 
+@pytest.mark.parametrize("stage", Stage)
+def test_a_plan_that_is_followed_and_not_stored_is_numbered_past_so_that_orders_hold_again(stage: Stage) -> None:
+    """After storage was lost, or an older copy of it came back, replicas passed over each plan and each order."""
+    world = world_at(stage, trial=stage in ON_TRIAL)
+    world.rollout.surpass(world.plan.epoch)
+    assert world.pushed == [], "the very plan that is stored is followed"
+    world.rollout.surpass(500)
+    assert world.plan.epoch == 501
+    assert world.stage is (Stage.DEGRADED if stage in WATCHED else stage)
+    assert "plan 500 is followed" in world.plan.why
+    world.rollout.force(5.0, why="x", by="me")
+    assert (world.plan.epoch, world.plan.forced) == (502, True)
+
+
+def test_where_storage_refuses_a_plan_that_is_followed_is_passed_by_later(world: World) -> None:
+    world.store.refuses = True
+    world.rollout.surpass(500)
+    assert world.plan.epoch == 1
+    world.store.refuses = False
+    world.rollout.surpass(500)
+    assert world.plan.epoch == 501
+
+
 def test_evidence_and_elapsed_time_survive_a_restart() -> None:
     world = world_at(Stage.RAMP_20)
     world.run(4.0, good=1)

@@ -122,6 +122,8 @@ class Controller:
         """The plan: at once if its epoch is not ``known_epoch``, else when it changes or time is up."""
         self._duties.keep_going()
         self._roll_call.heard(who, known_epoch)
+        if known_epoch > self._rollout.plan.epoch:
+            await self._do(partial(self._rollout.surpass, known_epoch))
         if self._rollout.plan.epoch == known_epoch:
             news = self._news
             try:

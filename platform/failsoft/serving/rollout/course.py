@@ -56,7 +56,7 @@ class Course:
         )
         self.shaped_at = self.gather.counts.in_stage.total
         if self.durable.damage is not None:
-            self._distrust(self.durable.damage)
+            self._distrust(f"the newest stored plan can't be read: {self.durable.damage}")
 
     @property
     def plan(self) -> RoutingPlan:
@@ -172,9 +172,17 @@ class Course:
         release = self.plan.subject_release
         return armed_for_labels(self.policy.signals, release, self.around.accuracy(release))[0]
 
-    def _distrust(self, damage: str) -> None:
+    def surpass(self, epoch: int) -> None:
+        """Somebody follows a plan of this number, which is not stored here: that was lost, or is an older copy.
+
+        Until there is a higher one no order given here holds anywhere. Raises as :meth:`go` does.
+        """
+        if epoch > self.plan.epoch:
+            self._distrust(f"plan {epoch} is followed, and {self.plan.epoch} is the newest that is stored", known=epoch)
+
+    def _distrust(self, why: str, *, known: int = 0) -> None:
         """What was true is not known for sure: number past it, and let a subject that answers callers start again."""
-        state, why = transitions.renumbered(self.state), f"the newest stored plan can't be read: {damage}"
+        state = transitions.renumbered(self.state, known=known)
         falls = self.plan.stage in WATCHED
         rest_s = self.policy.rest.wait_s(1, self._rng)
         self.go(transitions.tripped(state, rest_s=rest_s, why=why) if falls else transitions.reshaped(state, why=why))

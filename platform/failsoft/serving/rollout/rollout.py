@@ -6,6 +6,7 @@ operators say. Only the monotonic clock is read, and only differences of it are 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -81,6 +82,14 @@ class Rollout:
             self._course.fall(why)
         elif trip.is_about(plan, plan.stand_in):
             self._course.stand_in_fell(why)
+
+    def surpass(self, epoch: int) -> None:
+        """A replica follows a plan of this number; one that is not known here is passed by, see :meth:`Course.surpass`.
+
+        Never raises: where storage refuses, the next one who says so has it tried again.
+        """
+        with suppress(PlanStoreError):  # recorded where it arose
+            self._course.surpass(epoch)
 
     def force(self, for_s: float | None, *, why: str, by: str) -> None:
         """An operator holds the subject back, for a while or until :meth:`restore`: what stands in answers.

@@ -118,9 +118,9 @@ def reshaped(state: RolloutState, *, why: str, **changes: Any) -> RolloutState:
     return replace(state, plan=replace(state.plan, epoch=state.plan.epoch + 1, why=why, **changes))
 
 
-def renumbered(state: RolloutState) -> RolloutState:
-    """The newest stored plan is unreadable. Its number may have been one higher than this one's: pass over it."""
-    return replace(state, plan=replace(state.plan, epoch=state.plan.epoch + 1))
+def renumbered(state: RolloutState, *, known: int = 0) -> RolloutState:
+    """The newest plan is not known. Its number may have been one higher than this one's, or is ``known``: pass it."""
+    return replace(state, plan=replace(state.plan, epoch=max(state.plan.epoch + 1, known)))
 
 
 def moved(
