@@ -13,8 +13,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from failsoft.artifacts.manifest import Manifest
 from failsoft.artifacts.remote_place import place_of
 from failsoft.artifacts.remote_store import RemoteStore
+from failsoft.errors import ConfigError, FailsoftError
 from failsoft.health.backoff import BackoffPolicy
 from failsoft.training.checkpoints.checkpoint import Checkpoints
 from failsoft.training.checkpoints.mirror import mirror_behind
@@ -96,6 +98,45 @@ def withdrawn(folder: Path, url: str) -> Seen:
     return {"found": found, "gone": gone, "there": there(url)}
 
 
+def in_trouble(folder: Path, url: str) -> Seen:
+    """Rank 1 alone can't take part, at each moment at which it works by itself; both ranks meet again afterwards."""
+    said: dict[str, str] = {}
+    for name, breaks in {"whole": manifest_gone, "needed": model_of_no_use}.items():
+        loop, _ = apart(folder, url, f"trouble-{name}")
+        if dist.get_rank() == 1:
+            breaks(loop)
+        try:
+            loop.checkpoints.restore(loop.state, seed=3)
+        except (FailsoftError, OSError) as error:
+            said[name] = f"{type(error).__name__}: {error}"
+        loop.checkpoints.close()
+        there(url)
+    return {"said": said}
+
+
+def manifest_gone(loop: TrainLoop) -> None:
+    """Between the last byte that was brought and the look at what it is."""
+    finder, calls = loop.checkpoints._apart, list[int]()
+    read = finder._manifest
+
+    def gone() -> Manifest:
+        calls.append(1)
+        if len(calls) > 1:
+            raise FileNotFoundError("manifest.json is gone")
+        return read()
+
+    finder._manifest = gone  # type: ignore[method-assign]
+
+
+def model_of_no_use(loop: TrainLoop) -> None:
+    """What this rank is to hold can't be worked out."""
+
+    def refused() -> Manifest:
+        raise ConfigError("the model lies as no checkpoint does")
+
+    loop.checkpoints._apart._manifest = refused  # type: ignore[method-assign]
+
+
 def other_size(folder: Path, url: str) -> Seen:
     """One rank takes on what two have written; it has all storage to itself, so it brings a whole copy."""
     loop, _ = apart(folder, url, "alone")
@@ -107,7 +148,7 @@ def other_size(folder: Path, url: str) -> Seen:
 def main(rank: int, folder: Path, url: str) -> None:
     torch.set_num_threads(1)
     with group(folder / "group", rank, 2):
-        for scene in (undisturbed, again, withdrawn):
+        for scene in (undisturbed, again, withdrawn, in_trouble):
             print(json.dumps({"scene": scene.__name__} | scene(folder, url)), flush=True)
     if rank == 0:
         with group(folder / "alone", 0, 1):

@@ -59,6 +59,14 @@ def test_what_was_undone_is_not_gone_on_from_and_leaves_the_store(told: Told) ->
     assert first["there"] == [NAMES[older]]
 
 
+def test_a_rank_that_alone_cannot_take_part_keeps_nobody_waiting_and_its_words_are_everybodys(told: Told) -> None:
+    first, second = (seen["said"] for seen in told["in_trouble"])
+    assert first == second
+    assert first["whole"] == "OSError: rank 1: manifest.json is gone"
+    assert first["needed"].startswith("ArtifactMissingError: not all ranks can get their shards of position-")
+    assert "rank 1: the model lies as no checkpoint does" in first["needed"]
+
+
 def test_one_rank_takes_on_what_two_have_written(told: Told) -> None:
     (alone,) = told["other_size"]
     assert alone["position"] == told["withdrawn"][0]["found"][1]

@@ -17,7 +17,13 @@ from typing import Any
 
 from failsoft.artifacts.manifest import MANIFEST_NAME, Manifest, parse_manifest
 from failsoft.artifacts.store import Artifact
-from failsoft.errors import ArtifactError, ArtifactMissingError, DamagedArtifactError, IncompatibleArtifactError
+from failsoft.errors import (
+    ArtifactError,
+    ArtifactMissingError,
+    DamagedArtifactError,
+    FailsoftError,
+    IncompatibleArtifactError,
+)
 from failsoft.training.checkpoints.formats import SCALARS
 from failsoft.training.checkpoints.inspection import only
 from failsoft.training.checkpoints.mirror import Mirror, listing_of
@@ -29,6 +35,7 @@ from failsoft.training.checkpoints.shard_reading import files_needed
 from failsoft.training.checkpoints.writer_succession import until_free
 from failsoft.training.ranks import from_rank_zero
 from failsoft.training.state import TrainingState
+from failsoft.training.together import done_by_all
 
 
 @dataclass(kw_only=True)
@@ -91,7 +98,11 @@ class ApartFinder:
         return [one for one in entries if before_step is None or one.step < before_step]
 
     def _brought(self, mirror: Mirror, one: Listed, state: TrainingState) -> Artifact | None:
-        """What this rank needs of it; None on all ranks when any of them found damage."""
+        """What this rank needs of it; None on all ranks when any of them found damage.
+
+        Raises:
+            FailsoftError, OSError: some rank can't take part; on all ranks, in its words.
+        """
         rank, world = self.finder.ranks.rank, self.finder.ranks.world
         needed: list[str] = []
 
@@ -102,7 +113,11 @@ class ApartFinder:
         self.forget()
         if not (self._got(mirror, one, lambda: [SCALARS]) and self._got(mirror, one, shards)):
             return None
-        return Artifact(name=one.name, path=self._folder, manifest=only(self._manifest(), {SCALARS, *needed}))
+
+        def whole() -> Artifact:
+            return Artifact(name=one.name, path=self._folder, manifest=only(self._manifest(), {SCALARS, *needed}))
+
+        return done_by_all(self.finder.ranks, whole)
 
     def _got(self, mirror: Mirror, one: Listed, files: Callable[[], list[str]]) -> bool:
         """Bring some files, while the other ranks bring theirs; False on all ranks when any of them found damage."""
@@ -111,16 +126,16 @@ class ApartFinder:
             request = mirror.ask_part(one.folder, files(), self._folder)
         except DamagedArtifactError as error:
             damage = str(error)
-        except (ArtifactError, OSError) as error:
-            trouble = str(error)
+        except (FailsoftError, OSError) as error:
+            trouble = str(error) or type(error).__name__
         finder.met(request)
         try:
             if request is not None:
                 request.result()
         except (DamagedArtifactError, ArtifactMissingError) as error:
             damage = str(error)
-        except (ArtifactError, OSError) as error:
-            trouble = str(error)
+        except (FailsoftError, OSError) as error:
+            trouble = str(error) or type(error).__name__
         told = [json.loads(text) for text in finder.ranks.gather(json.dumps([damage, trouble]))]
         away = [f"rank {rank}: {why}" for rank, (_, why) in enumerate(told) if why]
         if away:
