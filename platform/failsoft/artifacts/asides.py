@@ -6,6 +6,7 @@ of a process or mark in a file has to be believed. On a file system without such
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from failsoft.errors import ArtifactMissingError
+from failsoft.errors import ArtifactError, ArtifactMissingError
 
 HIDDEN = ".aside-"
 """How the name of a folder begins that is to be published."""
@@ -106,3 +107,23 @@ def _is_left(folder: Path) -> bool:
             return _locked(handle, fcntl.LOCK_EX | fcntl.LOCK_NB) and folder.is_dir()
     except OSError:  # gone
         return False
+
+
+def taken(target: Path) -> ArtifactError:
+    """What whoever publishes under a name that is in use hears."""
+    return ArtifactError(f"{target} is already published and never changes; publish under another name")
+
+
+def rename_unless_taken(aside: Path, target: Path) -> None:
+    """Make a filled folder visible.
+
+    Raises:
+        ArtifactError: another publisher was there first.
+        OSError: the disk refuses.
+    """
+    try:
+        aside.rename(target)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        raise taken(target) from error

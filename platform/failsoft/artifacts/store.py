@@ -10,14 +10,13 @@ from __future__ import annotations
 import errno
 import re
 import shutil
-import stat
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from failsoft.artifacts.asides import HIDDEN, being_filled
+from failsoft.artifacts.asides import HIDDEN, being_filled, rename_unless_taken, taken
 from failsoft.artifacts.manifest import MANIFEST_NAME, FileEntry, Manifest, describe, read_manifest, verify_files
 from failsoft.artifacts.signing import refuse_unsigned
 from failsoft.artifacts.syncing import sync_folder, sync_tree, write_synced
@@ -113,7 +112,7 @@ class ArtifactStore:
     def refuse_taken(self, name: str) -> None:
         """Raise what :meth:`publish` would raise for this name, before any work is done."""
         if self._target(name).exists():
-            raise _taken(self._target(name))
+            raise taken(self._target(name))
 
     def _make_visible(self, name: str, prepare: Callable[[Path], Manifest]) -> Artifact:
         self.refuse_taken(name)
@@ -123,7 +122,7 @@ class ArtifactStore:
                 manifest = prepare(aside)
                 write_synced(aside / MANIFEST_NAME, manifest.to_json().encode())
                 sync_tree(aside)
-                _rename_unless_taken(aside, self._target(name))
+                rename_unless_taken(aside, self._target(name))
             except BaseException:  # also KeyboardInterrupt: the half-written folder must not stay; re-raised
                 shutil.rmtree(aside, ignore_errors=True)
                 raise
@@ -270,19 +269,6 @@ class ArtifactStore:
         on_damage(name, why)
 
 
-def _taken(target: Path) -> ArtifactError:
-    return ArtifactError(f"{target} is already published and never changes; publish under another name")
-
-
-def _rename_unless_taken(aside: Path, target: Path) -> None:
-    try:
-        aside.rename(target)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-        raise _taken(target) from error  # another publisher was there first
-
-
 def write_durably(path: Path, content: bytes) -> None:
     """Replace one file: a reader sees the old or the new content, never a part, and a crash keeps one of them.
 
@@ -290,9 +276,8 @@ def write_durably(path: Path, content: bytes) -> None:
     would put a file in its place.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and not stat.S_ISREG(path.stat().st_mode):
-        with path.open("wb") as out:
-            out.write(content)
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
         return
     path = path.resolve() if path.is_symlink() else path
     aside = path.with_name(f"{HIDDEN}{path.name}-{uuid.uuid4().hex[:8]}")
