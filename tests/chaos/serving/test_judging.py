@@ -93,6 +93,13 @@ def test_an_overloaded_app_that_turns_everybody_away_has_not_survived() -> None:
     assert "while too much was asked it answered 0.0 requests a second, 2.5 are the least" in nobody.why
 
 
+def test_a_crowd_that_hardly_came_to_ask_accuses_nobody() -> None:
+    """So it is on a machine that has no time for it: few were asked, and most of those got their answer."""
+    few = replace(CROWD, asked=6, served=4)
+    assert judged(course(DrillFault.OVERLOAD, turned_away(), wave=few), MODELS).survived is True
+    assert judged(course(DrillFault.OVERLOAD, turned_away(), wave=replace(few, served=2)), MODELS).survived is False
+
+
 def test_who_gets_the_answers_under_overload_is_the_apps_affair() -> None:
     """One that holds others back for the sake of its steady callers answers those."""
     assert judged(course(DrillFault.OVERLOAD, asked(), wave=replace(CROWD, served=0)), MODELS).survived is True

@@ -109,7 +109,8 @@ def turned_all_away(course: Course) -> str:
         return ""
     steady = sum(not one.lost and wave.began_s <= one.sent_s <= wave.ended_s for one in course.answers)
     answered_hz = (wave.served + steady) / wave.lasted_s
-    if answered_hz >= wanted_hz:
+    refused = wave.asked - wave.served - wave.wrong
+    if answered_hz >= wanted_hz or refused <= wave.served:  # few were asked at all, on a machine that had no time
         return ""
     return f"while too much was asked it answered {answered_hz:.1f} requests a second, {wanted_hz:g} are the least"
 
