@@ -84,6 +84,7 @@ ELSEWHERE = {
     "verify": "tests/test_cli_runs.py",
     "ckpt show": "tests/test_cli_checkpoints.py",
     "ckpt diff": "tests/test_cli_checkpoints.py",
+    "ckpt now": "tests/training/survival/test_saving_asked.py",
     "dlq replay": "tests/train_jobs/test_letters.py",
     "alerts test": "tests/test_cli_alerts.py",
     "drill": "tests/test_cli_drill.py",

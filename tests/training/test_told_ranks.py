@@ -105,3 +105,16 @@ def test_told_while_a_checkpoint_is_being_written_all_ranks_save_the_same_later_
     left = left_in_time(folder / f"writer {who}", [first, second], who)
     assert (left.data["position"], left.data["saved"]) == (10, True)
     assert positions(folder / f"writer {who}") == [8, 10]
+
+
+def test_asked_on_one_rank_all_save_the_same_next_step_once_and_go_on_also_while_the_writer_is_busy(
+    told: Told, folder: Path
+) -> None:
+    first, second = told["asked"]
+    assert (first["position"], second["position"]) == (24, 24)
+    assert [one["weights"] for one in told["asked"]] == [one["weights"] for one in told["undisturbed"]]
+    served = [(one.data["position"], one.data["requests"]) for one in events(folder / "asked", "save_asked")]
+    assert served == [(3, ["first"]), (4, ["second"]), (18, ["both"])]
+    replaced = {int(one.data["position"]) for one in events(folder / "asked", "checkpoint_replaced")}
+    assert {3, 24} <= set(positions(folder / "asked"))
+    assert {4, 18} <= replaced | set(positions(folder / "asked"))  # a newer one takes the place of one that waits

@@ -24,12 +24,14 @@ from torch import Tensor, nn
 from failsoft.artifacts.manifest import digest_bytes
 from failsoft.errors import PreemptedError
 from failsoft.health.clock import SystemClock
+from failsoft.training.checkpoints.retention import Last
 from failsoft.training.checkpoints.writer import CheckpointWriter
 from failsoft.training.checkpoints.writer_link import Message, ProcessLink
 from failsoft.training.loop import LoopPlan, TrainLoop
 from failsoft.training.ranks import Ranks, ranks_here
 from failsoft.training.state import model_tensors
 from failsoft.training.survival.notice import listening
+from failsoft.training.survival.saving_asked import Wish, Wishes
 from failsoft.training.survival.station import Orders, Station, watched
 from failsoft.training.validation import ValidationPlan, Validator
 from tests.training.toys import ToyTask, toy_data, toy_loop, written_behind
@@ -134,9 +136,38 @@ def written_slowly(folder: Path, saw: list[bool], *, hears: bool) -> Callable[[R
     return build
 
 
-def worked(folder: Path, build: Callable[[Ranks], TrainLoop]) -> dict[str, object]:
+@dataclass(kw_only=True)
+class Asked:
+    """The task; this rank alone is asked to save before some batches, the second time while a writer is busy."""
+
+    inner: ToyTask
+    loop: TrainLoop
+    wishes: Wishes
+    at: Mapping[int, str]
+
+    def loss(self, indices: NDArray[np.int64]) -> Tensor:
+        why = self.at.get(self.loop.state.position)
+        if why is not None:
+            self.wishes.give(Wish(id=why, why=why))
+        return self.inner.loss(indices)
+
+
+def asked(folder: Path, station: Station, at: Mapping[int, str]) -> Callable[[Ranks], TrainLoop]:
+    def build(ranks: Ranks) -> TrainLoop:
+        loop = toy_loop(folder, plan=PLAN, ranks=ranks, clock=SystemClock())
+        store = loop.checkpoints.store
+        keeps = (Last(count=9),)
+        written_behind(loop, CheckpointWriter(store, rules=keeps, clock=SystemClock(), start=SlowLink))
+        assert isinstance(loop.task, ToyTask)
+        loop.task = Asked(inner=loop.task, loop=loop, wishes=station.notice.wishes, at=at)
+        return loop
+
+    return build
+
+
+def worked(folder: Path, build: Callable[[Ranks], TrainLoop], *, station: Station | None = None) -> dict[str, object]:
     """As a worker does: where it ended, and by what."""
-    station, ranks, loops = Station(), ranks_here(), list[TrainLoop]()
+    station, ranks, loops = station or Station(), ranks_here(), list[TrainLoop]()
     _TOLD_S.clear()
     probe = toy_loop(folder, clock=SystemClock())
     orders = Orders(folder=folder, ledger=probe.desk.ledger, clock=SystemClock())
@@ -173,6 +204,8 @@ def main(rank: int, folder: Path) -> int:
         if rank == 0:
             shutil.copytree(place, folder / f"alone {who}")
         say(f"again {who}", **worked(place, judged(place)))
+    station, by_rank = Station(), ({2: "first", 17: "both"}, {3: "second", 17: "both"})
+    say("asked", **worked(folder / "asked", asked(folder / "asked", station, by_rank[rank]), station=station))
     seen: dict[str, object] = {}
     for who, ones in WHO.items():
         place, saw = folder / f"writer {who}", list[bool]()

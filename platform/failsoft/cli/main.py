@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from failsoft.cli import alerts as _alerts  # noqa: F401 -- the same
+from failsoft.cli import checkpoint_now as _checkpoint_now  # noqa: F401 -- the same
 from failsoft.cli import checkpoints as _checkpoints  # noqa: F401 -- the same
 from failsoft.cli import command_list as _command_list  # noqa: F401 -- the same
 from failsoft.cli import commands as _commands  # noqa: F401 -- importing it hangs its commands on the app

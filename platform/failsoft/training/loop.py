@@ -17,6 +17,7 @@ from failsoft.training.loop_parts import LoopParts
 from failsoft.training.loop_plan import LoopPlan, Task, Validation
 from failsoft.training.saving import Due
 from failsoft.training.survival.leaving import save_and_leave
+from failsoft.training.survival.saving_asked import withdraw_wishes
 from failsoft.training.survival.watch_policy import WatchPhase
 
 __all__ = ["LoopPlan", "Poisoned", "Task", "TrainLoop"]
@@ -42,6 +43,7 @@ class TrainLoop(LoopParts):
                 while not self._finished():
                     while self.state.position < self._course.total:
                         self._leave_if_told()
+                        self._save_if_asked()
                         self._next()
             self._end()
 
@@ -96,11 +98,15 @@ class TrainLoop(LoopParts):
         if due is Due.NOTHING:
             self.checkpoints.look()  # a checkpoint that waits is begun as soon as the one before it is written
             return
+        self._look_after_checkpoints()
+        self._saving.keep(due)
+
+    def _look_after_checkpoints(self) -> None:
+        """Before anything is kept."""
         self._count_samples()
         trouble = self.checkpoints.tend(self.state)
         if trouble is not None:
             raise self._endings.stopped(TrainingError(trouble))
-        self._saving.keep(due)
 
     def _look_on(self) -> None:
         """Before anything of this moment is kept, so that a checkpoint is judged by what was found of it alone."""
@@ -170,6 +176,20 @@ class TrainLoop(LoopParts):
             if self.checkpoints.position == self.state.position:
                 self._succession.leave_nothing()
             raise error
+
+    def _save_if_asked(self) -> None:
+        wishes = [] if self._asked is None else self._asked.wanted()
+        if not wishes:
+            return
+        whys = "; ".join(dict.fromkeys(wish.why for wish in wishes))
+        there, ids = self.checkpoints.position == self.state.position, [wish.id for wish in wishes]
+        self._chronicle.tell("save_asked", whys, requests=ids, there=there)
+        self._look_after_checkpoints()
+        self._saving.keep_as_asked()
+        if self._ranks.rank == 0:
+            withdraw_wishes(self.desk.folder, wishes)
+        if self._saving.ill is not None:
+            self._go_back(f"{self._saving.ill} is not finite, although no step was refused")
 
     def _finished(self) -> bool:
         """Whether the final state is published; False when there is more to do."""

@@ -25,6 +25,7 @@ from failsoft.training.memory.net import MemoryNet
 from failsoft.training.owed_look import OwedLook
 from failsoft.training.pace.keeper import PaceKeeper
 from failsoft.training.pace.schedule import FollowsShares
+from failsoft.training.ranks import MayBeAskedToSave
 from failsoft.training.recovery import Recovery
 from failsoft.training.samples import SampleCount
 from failsoft.training.saving import Saving
@@ -54,6 +55,7 @@ class LoopParts:
     def __post_init__(self) -> None:
         """Nothing is opened or read yet."""
         self._ranks = self.guard.ranks
+        self._asked = self._ranks if isinstance(self._ranks, MayBeAskedToSave) else None
         self.state.guard = self.guard if self.state.guard is None else self.state.guard
         self.state.ema = self.guard.ema if self.state.ema is None else self.state.ema
         self._snapshots = RamSnapshots(self.state, ranks=self._ranks, policy=self.plan.snapshots)

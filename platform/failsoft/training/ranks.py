@@ -9,6 +9,8 @@ from typing import Protocol, runtime_checkable
 import torch
 import torch.distributed as dist
 
+from failsoft.training.survival.saving_asked import Wish
+
 Hear = Callable[[], list[str]]
 """Waits for everybody's text, by rank."""
 _ROOM_BYTES = 32 * 1024
@@ -62,6 +64,18 @@ class MayBeAsked(Protocol):
 
     def asked(self) -> bool:
         """Whether this very rank was; no collective, and not the same on all ranks."""
+        ...
+
+
+@runtime_checkable
+class MayBeAskedToSave(Protocol):
+    """Ranks each of which may be asked to save now and go on."""
+
+    def wanted(self) -> list[Wish]:
+        """What all ranks shall save the present state for, each wish once; the same on all ranks.
+
+        All ranks call it before the same batch. A gathering where there is any wish.
+        """
         ...
 
 

@@ -60,6 +60,7 @@ class Saving:
         self._checkpoint_s = 0.0
         self._epoch = 0
         self._best: BestInterval | None = None
+        self._submitted: int | None = None
 
     def begin(self) -> str | None:
         """The state is the one to go on from; what :meth:`snapshot` says of it.
@@ -94,6 +95,11 @@ class Saving:
         if self.snapshot() is None and due is Due.CHECKPOINT:
             self._submit()
 
+    def keep_as_asked(self) -> None:
+        """A checkpoint of this moment, unless it is on disk or on its way there; the schedule counts from it."""
+        if self.state.position not in {self._submitted, self.checkpoints.position}:
+            self.keep(Due.CHECKPOINT)
+
     def snapshot(self) -> str | None:
         """Returns the name of the ill tensor that kept it from being taken."""
         began_s = self.clock.monotonic_s()
@@ -117,7 +123,7 @@ class Saving:
         Args:
             saved: position of the newest checkpoint before the way back.
         """
-        self.ill, self.found = None, {}
+        self.ill, self.found, self._submitted = None, {}, None
         self._snapshot_step = self.state.step
         if self.checkpoints.position != saved or self.state.step < self._checkpoint_step:
             self._checkpoint_step, self._epoch = self.state.step, self._epoch_here()
@@ -201,6 +207,7 @@ class Saving:
 
     def _submit(self) -> None:
         self._count_from_here()
+        self._submitted = self.state.position
         with self.watch.during(WatchPhase.CHECKPOINT), self.chronicle.handing_over():
             self.checkpoints.submit(self.state, self.metrics(), judged=True)
         if self._best is not None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import math
 import os
 import signal
@@ -35,6 +36,7 @@ from failsoft.training.survival.notice import (
     withdraw_notice,
     withdraw_resize,
 )
+from failsoft.training.survival.saving_asked import Wish
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
@@ -215,13 +217,16 @@ class Two:
     def __init__(self, other: Callable[[], Tensor]) -> None:
         self._other = other
         self.sums = 0
+        self.says = "other"
+        self.gatherings = 0
 
     def sum_(self, values: Tensor) -> Tensor:
         self.sums += 1
         return values.add_(self._other().to(values.dtype))
 
     def gather(self, text: str) -> list[str]:
-        return [text, "other"]
+        self.gatherings += 1
+        return [text, self.says]
 
     def broadcast_(self, values: Tensor, source: int) -> Tensor:
         return values
@@ -229,7 +234,7 @@ class Two:
 
 def test_a_word_to_one_rank_is_known_to_all_after_the_next_sum_and_sends_nothing_of_its_own() -> None:
     told = [0.0]
-    two = Two(lambda: torch.tensor([10.0, 20.0, told[0]]))
+    two = Two(lambda: torch.tensor([10.0, 20.0, told[0], 0.0]))
     ranks: Ranks = NoticedRanks(two, Notice())
     assert isinstance(ranks, NoticedRanks)
     values = torch.tensor([1.0, 2.0])
@@ -246,7 +251,7 @@ def test_a_word_to_one_rank_is_known_to_all_after_the_next_sum_and_sends_nothing
 
 def test_the_rank_that_was_told_waits_until_the_others_know() -> None:
     notice = Notice()
-    ranks = NoticedRanks(Two(lambda: torch.zeros(2)), notice)
+    ranks = NoticedRanks(Two(lambda: torch.zeros(3)), notice)
     notice.give(Word(why="SIGTERM"))
     assert ranks.told() is None
     ranks.sum_(torch.zeros(1))
@@ -257,10 +262,28 @@ def test_the_rank_that_was_told_waits_until_the_others_know() -> None:
 def test_the_word_rides_on_sums_of_any_shape_and_type(dtype: torch.dtype) -> None:
     notice = Notice()
     notice.give(Word(why="SIGTERM"))
-    ranks = NoticedRanks(Two(lambda: torch.zeros(7)), notice)
+    ranks = NoticedRanks(Two(lambda: torch.zeros(8)), notice)
     values = torch.arange(6).reshape(2, 3).to(dtype)
     assert torch.equal(ranks.sum_(values.clone()), values)
     assert ranks.told() == "SIGTERM"
+
+
+def test_what_one_rank_is_asked_to_save_all_know_after_the_next_sum_and_it_counts_once_though_both_were_asked() -> None:
+    notice, other = Notice(), [0.0]
+    two = Two(lambda: torch.tensor([0.0, 0.0, other[0]]))
+    two.says = json.dumps([{"id": "a", "why": "by hand"}, {"id": "b", "why": "by hand"}])
+    ranks = NoticedRanks(two, notice)
+    other[0] = 1.0
+    assert ranks.wanted() == []
+    ranks.sum_(torch.tensor([torch.nan]))
+    notice.wishes.give(Wish(id="a", why="by hand"))
+    assert ranks.told() is None
+    assert [wish.id for wish in ranks.wanted()] == ["a", "b"]
+    notice.wishes.give(Wish(id="b", why="by hand"))  # its file is seen here only now
+    other[0] = 0.0
+    ranks.sum_(torch.zeros(1))
+    assert ranks.wanted() == []
+    assert two.gatherings == 1
 
 
 def test_sums_too_large_to_copy_carry_nothing() -> None:

@@ -29,6 +29,7 @@ from failsoft.errors import ConfigError
 from failsoft.health.clock import Clock
 from failsoft.health.json_object import json_value
 from failsoft.health.ledger import Ledger
+from failsoft.training.survival.saving_asked import Wishes, read_wishes, withdraw_wishes
 
 EXIT_PREEMPTED = 143
 """128 + SIGTERM: what schedulers expect of a process that was asked to end and did."""
@@ -73,6 +74,8 @@ class Notice:
         self.heard: Word | None = None
         self.closed = False
         """Nobody waits for words any more; signals take their former way."""
+        self.wishes = Wishes()
+        """What this process was asked to save, to go on afterwards."""
 
     def give(self, word: Word) -> None:
         """Tell; the first word stays."""
@@ -185,6 +188,7 @@ def passing_on(notice: Notice, run_folder: Path) -> Iterator[None]:
     What the run was told before is withdrawn first: a run that starts is wanted.
     """
     withdraw_notice(run_folder)
+    withdraw_wishes(run_folder, read_wishes(run_folder))
     with carrying(notice, run_folder):
         yield
 
@@ -216,6 +220,8 @@ def carrying(notice: Notice, run_folder: Path) -> Iterator[None]:
 class Deadline:
     """Looks after one worker's notice: finds words in the run's folder, notes what is heard, and ends a late leaver.
 
+    It also finds what the run is asked to save.
+
     Call :meth:`look` now and then (the watchdog does). A worker may be kept from leaving by a peer that never answers;
     it goes by itself before it is killed, so that the ledger says why nothing was saved.
     """
@@ -246,6 +252,8 @@ class Deadline:
                 self._notice.give(word)
         if self._notice.heard is not None:
             self._hurry(self._notice.heard)
+        for wish in read_wishes(self._folder):
+            self._notice.wishes.give(wish)
 
     def _hurry(self, word: Word) -> None:
         grace_s = self._policy.grace_s if word.grace_s is None else word.grace_s
