@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -221,6 +223,25 @@ def test_no_text_in_place_of_a_signature_is_taken_or_ends_in_another_error(place
     place.trust(key.line(""))
     said = signature.replace("{number}", number_of(key.public))
     assert read_trusted(place.trusted).objection(said, b"anything")
+
+
+def test_a_disk_that_fills_up_leaves_no_part_of_a_key_which_would_be_in_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "key.pem"
+
+    def full(_handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            make_signing(path)
+    assert list(tmp_path.iterdir()) == []
+    make_signing(path)
+    with pytest.raises(ConfigError, match="is there already"):
+        make_signing(path)
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_without_any_key_a_manifest_is_read_as_ever(place: Place) -> None:

@@ -137,8 +137,14 @@ def make_signing(path: Path) -> SigningKey:
         handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError as error:
         raise ConfigError(f"{path} is there already; a key is never written over: name another file") from error
-    with os.fdopen(handle, "wb") as out:
-        out.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+            out.flush()
+            os.fsync(out.fileno())  # what is signed by it is of no use to anybody when it is lost
+    except BaseException:  # a part of a key would be in the way of the next; re-raised
+        path.unlink(missing_ok=True)
+        raise
     return SigningKey(private=key)
 
 

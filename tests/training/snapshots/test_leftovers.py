@@ -80,6 +80,14 @@ def test_a_copied_run_folder_does_not_give_the_snapshots_of_the_run_that_is_driv
     assert folder.exists()
 
 
+@pytest.mark.parametrize("number", ["99999999999999999999999", "0", "-1", "9" * 5000])
+def test_a_note_with_a_number_that_no_process_has_says_nothing(tmp_path: Path, number: str) -> None:
+    run_of(tmp_path / "runs", "mine", "aa", f"process {number} on {socket.gethostname()}\n")
+    leave(tmp_path, "aa", idle_s=1.0)
+    (one,) = left_over(tmp_path / "runs", NOW_S, root=tmp_path)
+    assert (one.driven, one.may_go) == (None, False)
+
+
 def test_a_note_that_can_not_be_read_says_nothing(tmp_path: Path) -> None:
     run_of(tmp_path / "runs", "mine", "aa")
     (tmp_path / "runs/mine/.driver").mkdir()

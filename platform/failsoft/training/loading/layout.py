@@ -16,12 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from blake3 import blake3
 
-from failsoft.errors import ArtifactMissingError, ConfigError, IncompatibleArtifactError
-from failsoft.health.json_object import json_value
+from failsoft.artifacts.store import write_durably
+from failsoft.errors import ArtifactMissingError, ConfigError, DamagedArtifactError, IncompatibleArtifactError
+from failsoft.health.json_object import json_object
 
 FORMAT = 1
 DIGEST_BYTES = 16
 LAYOUT_NAME = "layout.json"
+_FORMS: dict[str, tuple[type[np.generic], tuple[int, ...]]] = {
+    "shard": (np.int32, ()),
+    "span": (np.int64, (2,)),
+    "digest": (np.uint8, (DIGEST_BYTES,)),
+}
 
 
 def sample_digest(data: bytes) -> bytes:
@@ -54,6 +60,7 @@ class ShardLayout:
 
         Raises:
             ArtifactMissingError: the layout is not there.
+            DamagedArtifactError: a part of it is torn, or of another layout: no sample is to blame.
         """
         shards, spans, digests = self._arrays
         at = DIGEST_BYTES * index
@@ -74,30 +81,48 @@ class ShardLayout:
     @cached_property
     def _shards(self) -> list[str]:
         try:
-            body = json_value((self.folder / LAYOUT_NAME).read_text("utf-8"))
+            body = json_object((self.folder / LAYOUT_NAME).read_bytes())
         except OSError as error:
             raise ArtifactMissingError(f"{self.folder} holds no {LAYOUT_NAME}; make it with write_shards") from error
+        if body is None:
+            raise self._damage(f"{LAYOUT_NAME} is torn")
         if body.get("format") != FORMAT:
             raise IncompatibleArtifactError(f"{self.folder} has layout format {body.get('format')}, this is {FORMAT}")
+        if not isinstance(body.get("shards"), list):
+            raise self._damage(f"{LAYOUT_NAME} names no shards")
         return [str(shard) for shard in body["shards"]]
 
     @cached_property
     def _arrays(self) -> tuple[memoryview, memoryview, memoryview]:
-        names = ("shard", "span", "digest")
         try:
-            shard, span, digest = (_mapped(self.folder / f"{name}.npy") for name in names)
+            shard, span, digest = (_mapped(self.folder / f"{name}.npy", *form) for name, form in _FORMS.items())
         except OSError as error:
             raise ArtifactMissingError(f"{self.folder} lacks an array of its layout: {error}") from error
+        except (ValueError, EOFError, OverflowError, AttributeError, TypeError) as error:
+            raise self._damage(str(error)) from error
+        if not len(shard) * 2 * DIGEST_BYTES == len(span) * DIGEST_BYTES == len(digest) * 2:
+            raise self._damage("its arrays are of different layouts: each has one entry for each sample")
         return shard, span, digest
 
+    def _damage(self, what: str) -> DamagedArtifactError:
+        return DamagedArtifactError(f"{self.folder}: {what}; copy the layout again, or make it with write_shards")
 
-def _mapped(path: Path) -> memoryview:
-    """Flat, and with plain integers in it: numpy takes several times as long to give a single number."""
-    return memoryview(np.load(path, mmap_mode="r").reshape(-1))
+
+def _mapped(path: Path, kind: type[np.generic], each: tuple[int, ...]) -> memoryview:
+    """Flat, and with plain integers in it: numpy takes several times as long to give a single number.
+
+    Raises:
+        OSError: it is not there.
+        Exception: of several kinds; it is torn, or another array.
+    """
+    array = np.load(path, mmap_mode="r")
+    if array.dtype != kind or array.shape[1:] != each:
+        raise ValueError(f"{path.name} is an array of {array.dtype} {array.shape}, which is none of a layout")
+    return memoryview(array.reshape(-1))
 
 
 def write_shards(samples: Iterable[bytes], folder: Path, *, samples_per_shard: int = 10_000) -> ShardLayout:
-    """Write samples into shards below ``folder`` with their layout, which is written last.
+    """Write samples into shards below ``folder`` with their layout, which is written last; an older one goes first.
 
     Raises:
         ConfigError: ``samples_per_shard`` holds nothing.
@@ -105,6 +130,7 @@ def write_shards(samples: Iterable[bytes], folder: Path, *, samples_per_shard: i
     if samples_per_shard < 1:
         raise ConfigError(f"samples_per_shard is {samples_per_shard}; a shard holds at least one sample")
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / LAYOUT_NAME).unlink(missing_ok=True)
     names: list[str] = []
     shard_of: list[int] = []
     spans: list[tuple[int, int]] = []
@@ -121,7 +147,7 @@ def write_shards(samples: Iterable[bytes], folder: Path, *, samples_per_shard: i
     np.save(folder / "shard.npy", np.array(shard_of, dtype=np.int32))
     np.save(folder / "span.npy", np.array(spans, dtype=np.int64).reshape(-1, 2))
     np.save(folder / "digest.npy", np.frombuffer(bytes(digests), dtype=np.uint8).reshape(-1, DIGEST_BYTES))
-    (folder / LAYOUT_NAME).write_text(json.dumps({"format": FORMAT, "shards": names}), "utf-8")
+    write_durably(folder / LAYOUT_NAME, json.dumps({"format": FORMAT, "shards": names}).encode())
     return ShardLayout(folder)
 
 

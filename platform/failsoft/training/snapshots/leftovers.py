@@ -124,7 +124,7 @@ def _driven(run_folder: Path) -> bool | None:
         process, host = int(words[1]), words[3]
     except (OSError, ValueError, IndexError):
         return None
-    if host != socket.gethostname():
+    if host != socket.gethostname() or process < 1:
         return None
     try:
         os.kill(process, 0)
@@ -132,4 +132,6 @@ def _driven(run_folder: Path) -> bool | None:
         return False
     except PermissionError:
         return True
+    except OverflowError:  # no process has such a number
+        return None
     return True
