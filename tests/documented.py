@@ -38,7 +38,7 @@ NOT_HERE: Mapping[str, str] = {
     "failsoft drill": "minutes each; tests/chaos and tests/drills/test_drilled_apps.py run what it runs",
     "make demo": "tests/drills/test_demo.py runs what it runs",
     "make bench NAME=": "a measurement of ten minutes and more, on an idle machine; its frame and its parts have tests",
-    "python -m tests.benchmarks.race_picture": "draws what a measurement has left; the drawing has tests",
+    "python -m tests.benchmarks.": "a part of such a measurement, or a picture of what one has left; both have tests",
     "failsoft train --home work --track mlflow": "needs an MLflow server and Weights & Biases; their sinks have tests",
     "serve run serve_apps:app traces=": "its collector is an example; tests/serving/tracing has one of its own",
     "ray job submit --address http://127.0.0.1:8265 -- python -m": "its --gpu needs one; the same without it is typed",

@@ -147,7 +147,7 @@ def _field(
     contenders: dict[str, Callable[[], object]] = {
         OURS: snapshots.take,
         OUTLIVING: lasting.take,
-        MEMCPY: _memcpy(tensors),
+        MEMCPY: memcpy_of(tensors),
         BLOCK: _block(tensors),
         TWO_PASSES: _two_passes(tensors),
         NAIVE: lambda: {name: tensor.cpu().clone() for name, tensor in tensors.items()},
@@ -167,7 +167,8 @@ def _ratios(outcome: Outcome, timings: Timings, part: str) -> None:
     outcome.ratios[f"torch_save_over_ours_{part}"] = timings.ratio(SAVE, OURS)
 
 
-def _memcpy(tensors: Mapping[str, Tensor]) -> Callable[[], object]:
+def memcpy_of(tensors: Mapping[str, Tensor]) -> Callable[[], object]:
+    """Copies them, one call for each, into memory that is there and touched."""
     pairs = [(np.full_like(tensor.numpy(), 1), tensor.numpy()) for tensor in tensors.values()]
 
     def run() -> None:

@@ -126,6 +126,17 @@ _STEPS = (
     ("guarded_over_lightning", "Lightning"),
     ("guarded_over_accelerate", "Accelerate"),
 )
+_STALLS = (
+    ("torch_save", "torch.save and fsync"),
+    ("dcp_async", "DCP async_save"),
+    ("memcpy", "a plain copy of the bytes"),
+)
+_SERVERS = (
+    ("bare", "bare Ray Serve, same ingress"),
+    ("lean_bare", "lean bare Ray Serve, same ingress"),
+    ("single_process", "FastAPI and pybreaker"),
+    ("plain_process", "FastAPI"),
+)
 LEGS: Mapping[str, Leg] = {
     "incident_simulated": Leg(run=incident_simulated, limit_s=240.0),
     "guard": Leg(
@@ -150,26 +161,36 @@ LEGS: Mapping[str, Leg] = {
         run=checkpoint,
         limit_s=180.0,
         claims=[
-            Claim(ratio="stall_over_torch_save_1_threads", what=_STALL, against="torch.save and fsync"),
-            Claim(ratio="stall_over_dcp_async_1_threads", what=_STALL, against="DCP async_save"),
-            Claim(ratio="stall_over_memcpy_1_threads", what=_STALL, against="a plain copy of the bytes"),
-            Claim(ratio="sharded_stall_over_memcpy_2_ranks", what=f"{_STALL}, 2 ranks", against="a plain copy"),
-            Claim(ratio="step_while_writing_over_quiet_1_threads", what="a step while it is written", against="quiet"),
+            *(
+                Claim(ratio=f"stall_over_{name}_1_threads", what=_STALL, against=rival, control="stall, 353 MB, 1")
+                for name, rival in _STALLS
+            ),
+            Claim(
+                ratio="sharded_stall_over_memcpy_2_ranks",
+                what=f"{_STALL}, 2 ranks",
+                against="a plain copy",
+                control="stall, sharded",
+            ),
+            Claim(
+                ratio="step_while_writing_over_quiet_1_threads",
+                what="a step while it is written",
+                against="quiet",
+                control="one step, 1",
+            ),
         ],
     ),
     "serving": Leg(
         run=serving,
         limit_s=480.0,
         claims=[
-            Claim(ratio="throughput_bare_over_nets", what=_RATE, against="bare Ray Serve, same ingress"),
-            Claim(ratio="throughput_lean_bare_over_nets", what=_RATE, against="lean bare Ray Serve, same ingress"),
-            Claim(ratio="throughput_default_over_nets", what=_RATE, against="bare Ray Serve, defaults"),
-            Claim(ratio="throughput_single_process_over_nets", what=_RATE, against="FastAPI and pybreaker"),
-            Claim(ratio="throughput_plain_process_over_nets", what=_RATE, against="FastAPI"),
-            Claim(ratio="p50_nets_over_bare", what=_P50, against="bare Ray Serve, same ingress"),
-            Claim(ratio="p50_nets_over_lean_bare", what=_P50, against="lean bare Ray Serve, same ingress"),
-            Claim(ratio="p50_nets_over_single_process", what=_P50, against="FastAPI and pybreaker"),
-            Claim(ratio="p50_nets_over_plain_process", what=_P50, against="FastAPI"),
+            *(
+                Claim(ratio=f"throughput_{name}_over_nets", what=_RATE, against=rival, control="throughput at 64")
+                for name, rival in (*_SERVERS[:2], ("default", "bare Ray Serve, defaults"), *_SERVERS[2:])
+            ),
+            *(
+                Claim(ratio=f"p50_nets_over_{name}", what=_P50, against=rival, control="p50 at 1")
+                for name, rival in _SERVERS
+            ),
         ],
     ),
     "recovery": Leg(

@@ -10,22 +10,12 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tests.benchmarks.race_sheets import BEFORE_S, ILLNESSES, SIMULATED, WALL
+from tests.benchmarks.race_bars import drawn as bars_of
+from tests.benchmarks.race_colours import COLOURS
+from tests.benchmarks.race_sheets import BEFORE_S, COUNTED, ILLNESSES, SIMULATED, WALL
 from tests.benchmarks.race_simulated import INCIDENT_S, LABELLED, OURS
 
 DOCS = Path("docs/race")
-COLOURS: Mapping[str, str] = {
-    OURS: "#0b6e4f",
-    LABELLED: "#65b891",
-    "sliding window": "#c8553d",
-    "sliding window in FastAPI": "#c8553d",
-    "sliding window and cut-off": "#e8a798",
-    "pybreaker": "#7b5ea7",
-    "bare, rolled back by an alert": "#2f6db5",
-    "bare Ray Serve, old image put back": "#2f6db5",
-    "bare, rolled back by a person": "#8fb3dd",
-    "bare": "#999999",
-}
 SHOWN = (
     OURS,
     LABELLED,
@@ -48,6 +38,9 @@ def draw(found: Path, into: Path) -> list[Path]:
         series = json.loads((found / SIMULATED).read_text("utf-8"))
         for number, illness in enumerate(ILLNESSES, start=1):
             drawn.append(_simulated(illness.words, series[illness.words], into / f"incident-{number}.png"))
+    if (found / COUNTED).exists():
+        figure = bars_of(json.loads((found / COUNTED).read_text("utf-8")), ILLNESSES[0].words)
+        drawn.append(_saved(figure, into / "incident-counts.png"))
     if (found / WALL).exists():
         drawn.append(_on_the_wall(json.loads((found / WALL).read_text("utf-8")), into / "incident-wall.png"))
     return drawn

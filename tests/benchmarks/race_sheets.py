@@ -5,21 +5,28 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from os import cpu_count
 from pathlib import Path
+from typing import TypeVar
 
 from tests.benchmarks.outcome import Outcome, Sheet
 from tests.benchmarks.race_recording import COLLAPSE, SURE_AND_WRONG, Recording, recorded
-from tests.benchmarks.race_simulated import INCIDENT_S, OURS, RIVALS, Course, Illness, healthy_day, race
+from tests.benchmarks.race_simulated import INCIDENT_S, OURS, RIVALS, Course, HealthyDay, Illness, healthy_day, race
 from tests.benchmarks.race_wall import RATE_HZ, WATCHED_S, Seen, raced
 
 SIMULATED, WALL = "incident_simulated_series.json", "incident_wall_series.json"
+COUNTED = "incident_simulated_counts.json"
 ILLNESSES = (
     Illness(kind=COLLAPSE, mended_by_load=True),
     Illness(kind=COLLAPSE, mended_by_load=False),
     Illness(kind=SURE_AND_WRONG, mended_by_load=True),
 )
 ON_A_DAY = (OURS, "sliding window", "pybreaker", "bare, rolled back by an alert")
+DAYS = ("snips", "clinc150")
 BEFORE_S = 3.0
+_Result = TypeVar("_Result")
 _COURSE = (
     "who",
     "right answers, first 60 s",
@@ -34,17 +41,51 @@ _COURSE = (
 
 
 def simulated(*, full: bool, folder: Path) -> Outcome:
-    """All rivals through all incidents, and those that judge through two healthy days; series go to the folder."""
+    """All rivals through all incidents, and those that judge through two healthy days; series go to the folder.
+
+    Nothing is timed here, so one process for each core shares the work.
+    """
     outcome, data = Outcome(name="incident_simulated"), recorded()
     rate_hz, day_hz = (20.0, 50.0) if full else (10.0, 5.0)
-    series: dict[str, dict[str, dict[str, list[float]]]] = {}
-    for illness in ILLNESSES:
-        courses = {name: race(name, data["snips"], illness, rate_hz=rate_hz) for name in RIVALS}
-        outcome.sheets.append(_incident_sheet(illness, courses, rate_hz))
-        series[illness.words] = {name: _series(course) for name, course in courses.items()}
-        _say(f"{illness.words}: raced")
-    outcome.sheets.append(_day_sheet(data, day_hz))
-    outcome.notes += [
+    with ProcessPoolExecutor(cpu_count(), mp_context=get_context("spawn")) as pool:
+        begun_days = {
+            name: {which: pool.submit(healthy_day, name, data[which], rate_hz=day_hz) for which in DAYS}
+            for name in ON_A_DAY
+        }
+        begun = {
+            illness: {name: pool.submit(race, name, data["snips"], illness, rate_hz=rate_hz) for name in RIVALS}
+            for illness in ILLNESSES
+        }
+        courses = {illness: _done(each, illness.words) for illness, each in begun.items()}
+        days = {name: _done(each, f"healthy days, {name}") for name, each in begun_days.items()}
+    outcome.sheets += [_incident_sheet(illness, each, rate_hz) for illness, each in courses.items()]
+    outcome.sheets.append(_day_sheet(data, days, day_hz))
+    outcome.notes += _how_it_was(data)
+    _keep(folder, courses, days)
+    return outcome
+
+
+def _done(begun: Mapping[str, Future[_Result]], what: str) -> dict[str, _Result]:
+    found = {name: each.result() for name, each in begun.items()}
+    _say(f"{what}: done")
+    return found
+
+
+def _keep(
+    folder: Path,
+    courses: Mapping[Illness, Mapping[str, Course]],
+    days: Mapping[str, Mapping[str, HealthyDay]],
+) -> None:
+    """What the pictures are drawn of."""
+    series = {one.words: {name: _series(course) for name, course in each.items()} for one, each in courses.items()}
+    counted = {one.words: {name: _counts(course) for name, course in each.items()} for one, each in courses.items()}
+    trips = {name: {which: day.falls for which, day in found.items()} for name, found in days.items()}
+    (folder / SIMULATED).write_text(json.dumps(series), "utf-8")
+    (folder / COUNTED).write_text(json.dumps({"incidents": counted, "false_trips": trips}), "utf-8")
+
+
+def _how_it_was(data: Mapping[str, Recording]) -> list[str]:
+    return [
         f"recorded answers of SNIPS models ({len(data['snips'].healthy)} test texts); failsoft: its own watch, rollout "
         "and routing with production's times, by a manual clock; labels, where some come, come after 2 min; the "
         "fallback is LightGBM, "
@@ -53,8 +94,6 @@ def simulated(*, full: bool, folder: Path) -> Outcome:
         "one trial, and each weak answer goes to the fallback; the alert: 20 % weak over 5 min, for 5 min, then 2 min "
         "until the old image serves; a person: 10 min more",
     ]
-    (folder / SIMULATED).write_text(json.dumps(series), "utf-8")
-    return outcome
 
 
 def _incident_sheet(illness: Illness, courses: Mapping[str, Course], rate_hz: float) -> Sheet:
@@ -77,11 +116,9 @@ def _course_row(name: str, course: Course) -> tuple[str, ...]:
     )
 
 
-def _day_sheet(data: Mapping[str, Recording], rate_hz: float) -> Sheet:
+def _day_sheet(data: Mapping[str, Recording], days: Mapping[str, Mapping[str, HealthyDay]], rate_hz: float) -> Sheet:
     rows = []
-    for name in ON_A_DAY:
-        found = {which: healthy_day(name, data[which], rate_hz=rate_hz) for which in ("snips", "clinc150")}
-        _say(f"healthy day of {name}: done")
+    for name, found in days.items():
         warned = "" if name != OURS else ", {day.warnings} warnings"
         cells = [
             f"{day.falls}{warned.format(day=day)}, {day.to_fallback:.2%} to the fallback" for day in found.values()
@@ -90,6 +127,11 @@ def _day_sheet(data: Mapping[str, Recording], rate_hz: float) -> Sheet:
     weak = {which: f"{data[which].weak_fraction:.1%} weak" for which in ("snips", "clinc150")}
     columns = ("who", f"false trips on SNIPS ({weak['snips']})", f"on CLINC150 ({weak['clinc150']})")
     return Sheet(title=f"a healthy day, {rate_hz:g} requests a second", columns=columns, rows=rows)
+
+
+def _counts(course: Course) -> dict[str, float | None]:
+    """What of a course is one number; None: never."""
+    return {"wrong": course.wrong_of_ill, "back_s": course.back_s, "returns": course.returns_to_ill}
 
 
 def _series(course: Course) -> dict[str, list[float]]:

@@ -13,17 +13,21 @@ from failsoft.health.clock import ManualClock
 from failsoft.health.window import Outcome as Answered
 from tests.benchmarks import bench_race
 from tests.benchmarks.bench_race import claims_of, line, measure, told, turned
+from tests.benchmarks.bench_snapshot import Size
 from tests.benchmarks.incident_app import WRONG
 from tests.benchmarks.incident_traffic import Reply
 from tests.benchmarks.measuring import Ratio
 from tests.benchmarks.outcome import Outcome
+from tests.benchmarks.race_bars import drawn as bars_of
 from tests.benchmarks.race_legs import LEGS, Claim, Leg
 from tests.benchmarks.race_picture import smoothed
+from tests.benchmarks.race_profile import COPY, LOOK, NAMES, WHOLE, profiled
 from tests.benchmarks.race_recording import COLLAPSE, SURE_AND_WRONG, Given, recorded
 from tests.benchmarks.race_rivals import By, Pybreaker, Redeploy, Rival, Window
 from tests.benchmarks.race_simulated import LABELLED, OURS, Illness, race
 from tests.benchmarks.race_wall import Seen
 
+COUNTS = ("wrong", "back_s", "returns")
 CLAIM = Claim(ratio="r", what="a step", against="another loop")
 
 
@@ -54,6 +58,12 @@ def test_a_claim_is_compared_with_the_control_of_its_own_part() -> None:
     found = {"spread": {"r": vars(ratio(2.0))}, "controls": {"a part": vars(ratio(1.5)), "b part": vars(ratio(1.1))}}
     ((_, measured, control),) = claims_of(leg, found)
     assert (measured.value, control) == (2.0, ratio(1.1))
+
+
+@pytest.mark.parametrize("name", ["guard", "checkpoint", "serving"])
+def test_where_a_leg_has_an_a_against_a_for_each_part_every_claim_names_its_own(name: str) -> None:
+    """A chance of 10 % in a checkpoint's stall says nothing of a step beside it."""
+    assert all(claim.control for claim in LEGS[name].claims)
 
 
 def test_every_claim_stands_once_in_its_leg() -> None:
@@ -190,6 +200,20 @@ def test_what_callers_got_is_told_second_by_second() -> None:
 
 def test_a_smoothed_line_looks_back_only() -> None:
     assert smoothed([1.0, 1.0, 0.0, 0.0, 0.0], 2) == [1.0, 1.0, 0.5, 0.0, 0.0]
+
+
+def test_what_is_one_number_is_drawn_for_each_rival_and_never_is_no_zero() -> None:
+    found = {
+        "incidents": {"x": {OURS: {"wrong": 7, "back_s": 1940.0, "returns": 0}, "bare": dict.fromkeys(COUNTS)}},
+        "false_trips": {OURS: {"snips": 0, "clinc150": 0}, "sliding window": {"snips": 0, "clinc150": 198}},
+    }
+    said = [[text.get_text().strip() for text in axes.texts] for axes in bars_of(found, "x").axes]
+    assert said == [["never", "7"], ["never", "1,940 s"], ["never", "0 ×"], ["198", "0"]]
+
+
+def test_a_snapshot_is_taken_apart_against_a_plain_copy() -> None:
+    found = profiled(Size(name="tiny", width=16, layers=2, rounds=1), rounds=2)
+    assert set(found.ratios) == {f"{piece} over {COPY}" for piece in (WHOLE, LOOK, NAMES)}
 
 
 def test_the_recording_is_what_its_words_say() -> None:
