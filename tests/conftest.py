@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 import shutil
 import signal
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -89,10 +91,17 @@ def node_in_time(start: Callable[[], _Node]) -> _Node:
         except Exception as error:
             if "timed out during startup" not in str(error):
                 raise
-            for pid in _children() - before:  # Ray ends them with this process only: till then they slow the next try
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        _end(_children() - before)  # Ray ends them with this process only, and they would slow the next try
     return start()
+
+
+def _end(pids: set[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    with warnings.catch_warnings():  # who started them forgets them without having waited for them
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def _children() -> set[int]:
