@@ -12,6 +12,7 @@ import pytest
 
 from failsoft.health.ledger import Event, read_ledger
 from tests.conftest import ROOT
+from tests.drills.last_line import last_line
 from tests.drills.toy_job import ToyJob
 
 pytestmark = [pytest.mark.drill, pytest.mark.filterwarnings("ignore:`use_:DeprecationWarning")]
@@ -23,7 +24,7 @@ def carried_out(folder: Path, what: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.drills.preflight_cluster", str(folder), what]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr[-4000:]
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    return dict(json.loads(last_line(done.stdout, "{")))
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,7 @@ from tests.drills.cluster import free_ports, ray_head
 from tests.drills.deployed_flats import all_in, config, deploy, status
 from tests.drills.epochs import Epochs
 from tests.drills.flats_app import FLATS, publish_flats, right
+from tests.drills.last_line import last_line
 from tests.drills.serving_support import Reply, Traffic, wait_for
 from tests.drills.slow_disk import HANGS, WHY_NOT, SlowDisk, slow_disk
 from tests.drills.slow_disk_process import EACH, PHASES, STEP_S
@@ -45,7 +46,7 @@ def trained(disk: SlowDisk, run: Path, dial: Path) -> list[float]:
     environment = os.environ | disk.environment | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    return [float(began_s) for began_s in json.loads(done.stdout.splitlines()[-1])]
+    return [float(began_s) for began_s in json.loads(last_line(done.stdout, "["))]
 
 
 def test_a_training_keeps_its_pace_on_a_disk_that_slows_down_and_hangs_and_leaves_nothing_torn(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import pytest
 from failsoft.health.ledger import Event
 from failsoft.training.survival.notice import EXIT_PREEMPTED, NoticePolicy, drop_notice, withdraw_notice
 from tests.conftest import ROOT
+from tests.drills.last_line import last_line
 from tests.drills.troubled_job import TOTAL_BATCHES, TroubledJob
 from tests.drills.troubled_run import attempt, final_digest, told
 
@@ -165,7 +166,7 @@ def test_workers_of_a_node_that_ray_drains_save_before_it_goes_and_others_go_on(
     command = [sys.executable, "-m", "tests.drills.drained_cluster", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=CLUSTER_S)
     assert done.returncode == 0, done.stderr
-    outcome = json.loads(done.stdout.splitlines()[-1])
+    outcome = json.loads(last_line(done.stdout, "{"))
     assert outcome["ends"] == [None, None]
     heard = told(folder, "notice_heard")
     assert outcome["node"][:12] in heard[0].why
