@@ -42,6 +42,7 @@ def switched_within_s(traffic: Traffic, broken_s: float) -> float:
     first_bad = next(reply for reply in after if reply.body["degrade_reason"])
     incident = [reply for reply in after if reply.body["epoch"] == first_bad.body["epoch"]]
     under_old_plan = [reply for reply in incident if reply.body["stage"] == "serving"]
+    assert under_old_plan, [first_bad.body, *(reply.body for reply in after[:5])]
     return under_old_plan[-1].done_s - first_bad.done_s
 
 
