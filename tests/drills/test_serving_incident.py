@@ -12,7 +12,7 @@ from failsoft.artifacts.home import Home
 from failsoft.health.ledger import read_ledger
 from serve_apps.intent_ner import ServeSettings
 from serve_apps.runtime import Running, start
-from tests.drills.serving_support import Traffic, free_port, sources, statuses, wait_for
+from tests.drills.serving_support import Traffic, free_port, statuses, wait_for
 from tests.serving.tiny_release import TEXTS
 
 pytestmark = pytest.mark.drill
@@ -32,8 +32,9 @@ def stages(url: str) -> list[str]:
 
 
 def _served_by_the_model(traffic: Traffic) -> bool:
-    """A late answer or two while the app warms up is not the incident."""
-    return len(traffic.replies) > 120 and sources(traffic.replies[-60:]) == {"primary"}
+    """Late answers while the app warms up are not the incident: they have left the windows of 100 calls."""
+    last = [reply.body["source"] for reply in traffic.replies[-240:]]
+    return len(last) == 240 and last.count("primary") > 230
 
 
 def switched_within_s(traffic: Traffic, broken_s: float) -> float:
@@ -52,7 +53,7 @@ def test_broken_weights_are_left_everywhere_at_once_and_the_healed_model_returns
     fault = serving_home.faults / "broken_weights"
     fault.parent.mkdir(parents=True, exist_ok=True)
     with Traffic(running.url, TEXTS) as traffic:
-        wait_for(lambda: _served_by_the_model(traffic), within_s=60, what="warm traffic that the model answers")
+        wait_for(lambda: _served_by_the_model(traffic), within_s=120, what="warm traffic that the model answers")
         broken_s = time.monotonic()
         fault.touch()
         wait_for(lambda: set(stages(running.url)) == {"degraded"}, within_s=30, what="every replica on the fallback")
