@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from failsoft.artifacts.home import Home
 from failsoft.artifacts.store import ArtifactStore
+from failsoft.health.aside import Aside
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Ledger, Side
 from failsoft.models.learning import make_optimizer, schedule
@@ -155,7 +156,7 @@ def _snapshots(config: JobConfig) -> SnapshotPolicy:
 def desk_of(config: JobConfig) -> Desk:
     """Where the run writes."""
     home, clock = Home.find(config.home), SystemClock()
-    ledger = Ledger(home.ledger, clock, side=Side.TRAINING, subject=config.run, patient=False)
+    ledger = Ledger(home.ledger, clock, side=Side.TRAINING, subject=config.run, aside=Aside(clock))
     return Desk(
         folder=home.run(config.run),
         ledger=ledger,

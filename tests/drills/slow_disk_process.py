@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from failsoft.health.aside import Aside
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Ledger, Side
 from failsoft.training.loop import LoopPlan
@@ -52,7 +53,7 @@ def main(folder: Path, dial_path: Path) -> None:
     with dial_path.open("r+b") as file, mmap.mmap(file.fileno(), 4) as dial:
         loop = toy_loop(folder, plan=plan)
         clock = SystemClock()
-        ledger = Ledger(folder / "ledger.jsonl", clock, side=Side.TRAINING, subject="slow", patient=False)
+        ledger = Ledger(folder / "ledger.jsonl", clock, side=Side.TRAINING, subject="slow", aside=Aside(clock))
         loop.checkpoints.ledger = ledger
         loop = written_behind(replace(loop, desk=replace(loop.desk, clock=clock, ledger=ledger)))
         task = PacedTask(loop.state.model, dial)

@@ -92,7 +92,9 @@ def test_events_that_found_no_room_are_in_the_log_and_the_ledger_says_how_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "MOST_WAITING", 3)
-    ledger = Ledger(tmp_path / "ledger.jsonl", ManualClock(), side=Side.TRAINING, subject="run", patient=False)
+    ledger = Ledger(
+        tmp_path / "ledger.jsonl", ManualClock(), side=Side.TRAINING, subject="run", aside=Aside(ManualClock())
+    )
     assert ledger._aside is not None
     back = hanging(ledger._aside, monkeypatch, [])
     for number in range(6):
@@ -131,14 +133,18 @@ def test_what_an_errand_raises_is_logged_and_the_next_one_is_done(caplog: pytest
 
 
 def test_a_copy_in_another_process_has_a_thread_of_its_own(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.jsonl", ManualClock(), side=Side.TRAINING, subject="run", patient=False)
+    ledger = Ledger(
+        tmp_path / "ledger.jsonl", ManualClock(), side=Side.TRAINING, subject="run", aside=Aside(ManualClock())
+    )
     ledger.record("first", "here")
     pickle.loads(pickle.dumps(ledger)).record("second", "there")  # noqa: S301 -- it is our own
     assert [event.kind for event in read_ledger(ledger.path).events] == ["first", "second"]
 
 
 def test_an_impatient_ledger_counts_what_the_disk_refuses(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.jsonl", ManualClock(), side=Side.TRAINING, subject="run", patient=False)
+    ledger = Ledger(
+        tmp_path / "ledger.jsonl", ManualClock(), side=Side.TRAINING, subject="run", aside=Aside(ManualClock())
+    )
     ledger.path.mkdir()
     ledger.record("first", "here")
     assert ledger.unrecorded == 1
@@ -146,7 +152,9 @@ def test_an_impatient_ledger_counts_what_the_disk_refuses(tmp_path: Path) -> Non
 
 def test_whoever_needs_it_on_the_disk_can_wait_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE_S", 0.0)
-    ledger = Ledger(tmp_path / "ledger.jsonl", ManualClock(), side=Side.TRAINING, subject="run", patient=False)
+    ledger = Ledger(
+        tmp_path / "ledger.jsonl", ManualClock(), side=Side.TRAINING, subject="run", aside=Aside(ManualClock())
+    )
     for number in range(20):
         ledger.record(f"number_{number}", "in order")
     ledger.settle()
@@ -157,7 +165,9 @@ def test_an_event_says_what_it_was_told_though_its_data_change_before_it_is_writ
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PATIENCE_S", 0.0)
-    ledger = Ledger(tmp_path / "ledger.jsonl", ManualClock(), side=Side.TRAINING, subject="run", patient=False)
+    ledger = Ledger(
+        tmp_path / "ledger.jsonl", ManualClock(), side=Side.TRAINING, subject="run", aside=Aside(ManualClock())
+    )
     back, found = threading.Event(), {"loss": 1.0}
     assert ledger._aside is not None
     ledger._aside.do(partial(wait_and_note, back, [], 0))
@@ -186,9 +196,11 @@ def test_where_no_thread_can_be_had_each_errand_is_done_once_by_who_gives_it(mon
 LAST_WORDS = """
 import atexit, sys
 from pathlib import Path
+from failsoft.health.aside import Aside
 from failsoft.health.clock import SystemClock
 from failsoft.health.ledger import Ledger, Side
-ledger = Ledger(Path(sys.argv[1]), SystemClock(), side=Side.TRAINING, subject="run", patient=False)
+clock = SystemClock()
+ledger = Ledger(Path(sys.argv[1]), clock, side=Side.TRAINING, subject="run", aside=Aside(clock))
 atexit.register(ledger.record, "second", "while the process ends")
 ledger.record("first", "before")
 """

@@ -146,7 +146,9 @@ def test_on_storage_that_answers_late_the_last_words_of_a_run_are_written_before
 ) -> None:
     monkeypatch.setattr(aside, "PATIENCE_S", 0.0)
     loop, waited_for = toy_loop(tmp_path), threading.Event()
-    ledger = Ledger(tmp_path / "late.jsonl", ManualClock(), side=Side.TRAINING, subject="run", patient=False)
+    ledger = Ledger(
+        tmp_path / "late.jsonl", ManualClock(), side=Side.TRAINING, subject="run", aside=aside.Aside(ManualClock())
+    )
     loop.checkpoints.ledger, settle = ledger, ledger.settle
 
     def settled(*, within_s: float | None = None) -> None:

@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 
 from failsoft.health.clock import Clock
 
@@ -31,10 +32,13 @@ class Aside:
 
     Args:
         clock: measures how long errands take.
+        waits: whether whoever gives an errand may wait for it; an event loop that answers callers never may. Then one
+            for which no thread can be had is turned away, too.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, waits: bool = True) -> None:
         self._clock = clock
+        self._waits = waits
         self._begin()
 
     def _begin(self) -> None:
@@ -44,10 +48,10 @@ class Aside:
         self._waiting: deque[Future[None]] = deque()
         self._last_s = 0.0
         self.turned_away = 0
-        """Errands that were never done, since too many waited."""
+        """Errands that were never done, since too many waited, or no thread could be had."""
 
     def do(self, errand: Callable[[], None]) -> bool:
-        """Have it done; what it raises is logged where a thread does it. False: too many wait, and it never will be."""
+        """Have it done; what it raises is logged where a thread does it. False: turned away, and it never will be."""
         if self._home != os.getpid():  # a fork has no threads of its parent's
             self._begin()
         with self._one_by_one:
@@ -55,8 +59,11 @@ class Aside:
             if len(self._waiting) >= MOST_WAITING:
                 self.turned_away += 1
                 return False
-            is_quick = self._last_s <= SLOW_S and not self._waiting
+            is_quick = self._waits and self._last_s <= SLOW_S and not self._waiting
             given = self._given(errand)
+            if given is None and not self._waits:
+                self.turned_away += 1
+                return False
         if given is None:
             self.settle()
             self._do(errand)
@@ -79,9 +86,9 @@ class Aside:
             newest = list(self._waiting)[-1:]
         wait(newest, timeout=within_s)
 
-    def __reduce__(self) -> tuple[type[Aside], tuple[Clock]]:
+    def __reduce__(self) -> tuple[partial[Aside], tuple[Clock]]:
         """A copy in another process begins with a thread of its own."""
-        return Aside, (self._clock,)
+        return partial(Aside, waits=self._waits), (self._clock,)
 
     def _given(self, errand: Callable[[], None]) -> Future[None] | None:
         """On its way; None: no thread can be had, for which Python has no other word than a RuntimeError."""

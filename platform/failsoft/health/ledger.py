@@ -95,12 +95,12 @@ class Ledger:
         clock: dates events.
         side: whose events they are.
         subject: what they are about.
-        patient: whoever records waits for the disk, however long; else as long as :class:`Aside` does.
+        aside: writes; whoever records waits as long as it does. None: for the disk, however long.
     """
 
-    def __init__(self, path: Path, clock: Clock, *, side: Side, subject: str, patient: bool = True) -> None:
+    def __init__(self, path: Path, clock: Clock, *, side: Side, subject: str, aside: Aside | None = None) -> None:
         self.path = path
-        self._aside = None if patient else Aside(clock)
+        self._aside = aside
         self._clock = clock
         self._side = side
         self._subject = subject
@@ -124,7 +124,7 @@ class Ledger:
         if self._aside is None:
             self._keep(line)
         elif not self._aside.do(partial(self._keep, line)):
-            self._log(line, "it has stood still, and too many events wait for it")
+            self._log(line, "it has stood still, and too many events wait for it, or the process has no thread left")
         return event
 
     def settle(self, *, within_s: float | None = None) -> None:

@@ -23,7 +23,7 @@ from failsoft.artifacts.tokens import Digests
 from failsoft.errors import FailsoftError, ServingError
 from failsoft.health.clock import SystemClock
 from failsoft.health.exporter import Exporter
-from failsoft.health.ledger import Ledger, Side
+from failsoft.health.ledger import Side
 from failsoft.health.metrics import RaySink
 from failsoft.serving.arms.handle_arm import HandleArm
 from failsoft.serving.arms.mirror import MirrorQueue
@@ -46,7 +46,7 @@ from failsoft.serving.tracing.spans import kept_trace_id
 from failsoft.serving.tracing.wiring import Untraced, traces_if_any
 from failsoft.serving.watching.answer_history import FILE_NAME, AnswerHistory
 from failsoft.serving.watching.answer_memory import AnswerMemory
-from failsoft.serving.watching.diary import Diary
+from failsoft.serving.watching.diary import diary
 from failsoft.serving.watching.front import FrontDesk
 from failsoft.serving.watching.gateway_metrics import GatewayMetrics
 from failsoft.serving.watching.housekeeping import Housekeeping
@@ -92,7 +92,7 @@ class Gateway(GrpcMethods):
         self._name, self._config = f"gateway-{uuid.uuid4().hex[:8]}", config
         self._fallback = fallback
         self._clock, self._home = SystemClock(), Home.find(config.home)
-        self._diary = Diary(Ledger(self._home.ledger, self._clock, side=Side.SERVING, subject=self._name))
+        self._diary = diary(self._home.ledger, self._clock, subject=self._name)
         controller = controller_of(config)
         self._controller, self._follower = ControllerClient(controller), follow_plans(controller, name=self._name)
         await self._follower.start()
@@ -137,7 +137,7 @@ class Gateway(GrpcMethods):
         return self._traces.arm(handle, task.kind, max_held=most, weigh=task.inputs.weight)
 
     def _make_traces(self, app: str) -> Untraced:
-        refused: Callable[[str], None] = lambda why: self._diary.record("traces_off", why)  # noqa: E731
+        refused: Callable[[str], object] = lambda why: self._diary.record("traces_off", why)  # noqa: E731
         config = self._config.gateway.traces
         return traces_if_any(config, gateway=self._name, app=app, clock=self._clock, refused=refused)
 

@@ -58,7 +58,7 @@ class Pace:
     """
 
     def __init__(
-        self, policy: LoadingPolicy, clock: Clock, *, spare: Callable[[], bool], on_hurry: Callable[[str], None]
+        self, policy: LoadingPolicy, clock: Clock, *, spare: Callable[[], bool], on_hurry: Callable[[str], object]
     ) -> None:
         self._policy, self._clock, self._spare, self._on_hurry = policy, clock, spare, on_hurry
         self._resumed_s = clock.monotonic_s()

@@ -16,6 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from failsoft.errors import ConfigError, DropRateError, TrainingError
+from failsoft.health.aside import Aside
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.health.ledger import Ledger, Side
 from failsoft.training.breaker import Advice, Breaker, BreakerPolicy, RunState
@@ -94,7 +95,7 @@ class Companion:
             self.options.clock,
             side=Side.TRAINING,
             subject=folder.resolve().parent.name,
-            patient=False,
+            aside=Aside(self.options.clock),
         )
         self._letters = LetterOffice(
             run_folder=folder,

@@ -22,7 +22,6 @@ from failsoft.artifacts.home import Home
 from failsoft.errors import FailsoftError, NotLoadedError, SaturatedError, ServingError
 from failsoft.health.clock import Clock, SystemClock, WorkingTime
 from failsoft.health.faults import FaultKind
-from failsoft.health.ledger import Ledger, Side
 from failsoft.serving.arms.replies import ModelReply
 from failsoft.serving.config import AppConfig
 from failsoft.serving.kit import open_shelf
@@ -37,7 +36,7 @@ from failsoft.serving.replicas.slot_memory import SlotMemory
 from failsoft.serving.replicas.turns import ModelTurns
 from failsoft.serving.rollout.controller import ControllerClient, controller_of, follow_plans
 from failsoft.serving.seam import Loader, Measures, Predictor, RungAnswer
-from failsoft.serving.watching.diary import Diary
+from failsoft.serving.watching.diary import diary
 
 _RETRY_S = 2.0
 """A release that did not load is tried again this often: the disk may have been away."""
@@ -71,7 +70,7 @@ class ModelColour:
         self._config, self._clock, self._working = config, clock, WorkingTime()
         self._releases, self._colour, self._load = home.releases(clock), colour, load
         self._quality = config.task.kind
-        self._diary = Diary(Ledger(home.ledger, clock, side=Side.SERVING, subject=f"{colour} model"))
+        self._diary = diary(home.ledger, clock, subject=f"{colour} model")
         self._compute = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")
         self._turns = ModelTurns(self._compute, clock)
         self._memory = SlotMemory(HostShelf(self._releases, memory_folder(home.root), clock))

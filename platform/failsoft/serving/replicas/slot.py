@@ -47,7 +47,7 @@ class SlotHolder(Holder[PredictorT]):
         load: Callable[[str], tuple[PredictorT, bool]],
         *,
         on_refusal: Callable[[Wanted, str], None],
-        on_swap: Callable[[Swap], None],
+        on_swap: Callable[[Swap], object],
         clock: Clock,
         let_go: Callable[[PredictorT], None],
     ) -> None:

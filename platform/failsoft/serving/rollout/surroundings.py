@@ -10,6 +10,7 @@ from failsoft.artifacts.home import Home
 from failsoft.artifacts.manifest import read_manifest, verify_file
 from failsoft.artifacts.store import Artifact
 from failsoft.errors import ArtifactError
+from failsoft.health.aside import Aside
 from failsoft.health.clock import Clock
 from failsoft.health.ledger import Ledger, Side
 from failsoft.serving.plan.plan import Colour, RoutingPlan
@@ -57,7 +58,7 @@ class HomeSurroundings:
 
     def __init__(self, home: Home, clock: Clock, on_plan: Callable[[RoutingPlan], None]) -> None:
         self._releases = home.releases(clock).root
-        self._ledger = Ledger(home.ledger, clock, side=Side.SERVING, subject="rollout", patient=False)
+        self._ledger = Ledger(home.ledger, clock, side=Side.SERVING, subject="rollout", aside=Aside(clock))
         self._clock = clock
         self._on_plan = on_plan
         self._baselines: dict[str, tuple[Baseline | None, float]] = {}

@@ -106,7 +106,7 @@ def traces_of(config: TraceConfig | None, *, gateway: str, app: str, clock: Cloc
 
 
 def traces_if_any(
-    config: TraceConfig | None, *, gateway: str, app: str, clock: Clock, refused: Callable[[str], None]
+    config: TraceConfig | None, *, gateway: str, app: str, clock: Clock, refused: Callable[[str], object]
 ) -> Untraced:
     """The same for a replica: a gateway that can't trace answers all the same; ``refused`` is told why it can't."""
     try:

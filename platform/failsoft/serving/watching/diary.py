@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Any
+from pathlib import Path
 
-from failsoft.health.ledger import Ledger
+from failsoft.health.aside import Aside
+from failsoft.health.clock import Clock
+from failsoft.health.ledger import Ledger, Side
 
 
-class Diary:
-    """Hands events to a thread of its own, which writes them in order; nobody waits for it."""
+def diary(path: Path, clock: Clock, *, subject: str) -> Ledger:
+    """A ledger whose ``record`` returns at once and never raises; a thread of its own writes in order.
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="diary")  # its thread begins with its work
+    What finds no room while the disk stands still is in the log, counted as ``unrecorded``, and an event of its own
+    (``events_missing``) once the disk answers again.
 
-    @property
-    def unrecorded(self) -> int:
-        """Events that the disk refused."""
-        return self._ledger.unrecorded
-
-    def record(self, kind: str, why: str, **data: Any) -> None:
-        """Have an event written; returns at once and never raises."""
-        self._writer.submit(partial(self._ledger.record, kind, why, **data))
+    Args:
+        path: of the ledger.
+        clock: dates events, when they happen and not when the disk takes them.
+        subject: which replica they are about.
+    """
+    return Ledger(path, clock, side=Side.SERVING, subject=subject, aside=Aside(clock, waits=False))

@@ -83,7 +83,7 @@ class RolloutBody(BaseModel):
     rejected: dict[str, str] = Field(description="Releases that were given up, and why.")
     pid: int = Field(description="The controller's process on its node.")
     version: str = Field(description="Of failsoft, in that process.")
-    events_not_recorded: int = Field(description="Events that the ledger refused.")
+    events_not_recorded: int = Field(description="Events that only the log has: the disk refused or hung.")
     profile: str = Field(description="Whose times and shares hold.")
     settings_error: str | None = Field(description="Why stages.toml is not in force as it stands; null: it is.")
     replicas: dict[str, HeardBody] = Field(description="Gateways and model replicas heard of lately.")

@@ -125,7 +125,7 @@ class StatusBody(BaseModel):
     stand_ins_resting: dict[Colour, str] = Field(description="Models that do not stand in now, and why.")
     shared_window_lag: LagBody = Field(description="How far the window over all gateways is behind this one.")
     traces: dict[str, int] | None = Field(description="Spans by what became of them; null: nothing is traced.")
-    events_not_recorded: int = Field(description="Events that the ledger refused.")
+    events_not_recorded: int = Field(description="Events that only the log has: the disk refused or hung.")
     epoch: int = Field(description="Of the plan in force here.")
     stage: Stage = Field(description="Of the plan in force here.")
     plan: PlanBody = Field(description="The plan in force here.")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from failsoft.artifacts.home import Home
+from failsoft.health.aside import Aside
 from failsoft.health.clock import Clock, SystemClock
 from failsoft.health.ledger import Ledger, Side
 from failsoft.training.checkpoints.checkpoint import Checkpoints
@@ -41,6 +42,6 @@ def checkpoints_of(
         store=store,
         identity=identity,
         ranks=ranks_here(),
-        ledger=Ledger(place.ledger, clock, side=Side.TRAINING, subject=run, patient=False),
+        ledger=Ledger(place.ledger, clock, side=Side.TRAINING, subject=run, aside=Aside(clock)),
         writer=writer_behind(store, clock, rules=rules),
     )
