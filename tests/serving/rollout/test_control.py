@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,8 @@ from failsoft.health.ledger import Side, read_ledger
 from failsoft.health.window import Outcome
 from failsoft.serving.pacing import LoadingPolicy
 from failsoft.serving.plan.plan import Arm, Colour, RoutingPlan, Stage
-from failsoft.serving.plan.planstore import PlanStore, RolloutState
 from failsoft.serving.plan.trips import Trip
-from failsoft.serving.rollout import control, verifying
+from failsoft.serving.rollout import verifying
 from failsoft.serving.rollout.control import Controller, ControllerConfig
 from failsoft.serving.rollout.evidence import OutcomeBatch
 
@@ -221,73 +219,6 @@ async def test_the_status_is_plain_json(tmp_path: Path) -> None:
 def test_a_relative_home_is_refused() -> None:
     with pytest.raises(ConfigError, match="absolute"):
         ControllerConfig(home="here", release="r1")
-
-
-@dataclass
-class HangingStorage:
-    """Takes nothing from when a test says so until it says otherwise."""
-
-    monkeypatch: pytest.MonkeyPatch
-    began: threading.Event = field(default_factory=threading.Event)
-    over: threading.Event = field(default_factory=threading.Event)
-
-    def hang(self) -> None:
-        """From now on."""
-        save = PlanStore.save
-
-        def late(store: PlanStore, state: RolloutState) -> None:
-            self.began.set()
-            assert self.over.wait(20.0), "the test itself waits for it"
-            save(store, state)
-
-        self.monkeypatch.setattr(PlanStore, "save", late)
-
-
-@pytest.fixture
-def storage(monkeypatch: pytest.MonkeyPatch) -> Iterator[HangingStorage]:
-    """Goes on when the test is over."""
-    made = HangingStorage(monkeypatch)
-    yield made
-    made.over.set()
-
-
-async def test_while_storage_hangs_plans_are_told_and_the_order_that_waits_for_it_holds_when_it_is_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: HangingStorage
-) -> None:
-    """The event loop itself waited for the disk: no poll, no label and no status was answered meanwhile."""
-    monkeypatch.setattr(control, "_PATIENCE_S", 0.05)
-    async with running(tmp_path) as controller:
-        waiting = asyncio.create_task(controller.wait_plan(1, 60.0))
-        await asyncio.sleep(0)
-        storage.hang()
-        order = asyncio.create_task(controller.force(60.0, "drill", "me"))
-        async with asyncio.timeout(30.0):
-            await asyncio.to_thread(storage.began.wait)
-            assert plan_of(await controller.wait_plan(-1, 0.0)).epoch == 1
-            assert plan_of(await controller.wait_plan(1, 0.05)).epoch == 1
-            status = await controller.status()
-        assert "storage has not answered" in status["store_error"]
-        assert (status["plan"]["epoch"], order.done(), waiting.done()) == (1, False, False)
-        storage.over.set()
-        async with asyncio.timeout(30.0):
-            assert plan_of(await order).stage is Stage.DEGRADED
-            assert plan_of(await waiting).epoch == 2
-            assert (await controller.status())["store_error"] is None
-
-
-async def test_whoever_gives_up_waiting_for_storage_does_not_stop_a_move_half_way(
-    tmp_path: Path, storage: HangingStorage
-) -> None:
-    async with running(tmp_path) as controller:
-        await controller.wait_plan(-1, 0.0)
-        storage.hang()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
-                await controller.trip(ill("g1"))
-        report = asyncio.create_task(controller.report([]))
-        storage.over.set()
-        async with asyncio.timeout(30.0):
-            assert plan_of(await report).stage is Stage.DEGRADED, "what came later was done later"
 
 
 async def test_a_controller_whose_storage_was_lost_leads_those_who_follow_its_old_plans(tmp_path: Path) -> None:

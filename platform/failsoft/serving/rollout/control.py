@@ -29,7 +29,7 @@ from failsoft.serving.plan.roll_call import RollCall
 from failsoft.serving.plan.trips import Trip
 from failsoft.serving.rollout.controller_config import ControllerConfig
 from failsoft.serving.rollout.course import Course
-from failsoft.serving.rollout.desk import Desk
+from failsoft.serving.rollout.desk import Desk, Inbox
 from failsoft.serving.rollout.duties import Duties
 from failsoft.serving.rollout.evidence import OutcomeBatch
 from failsoft.serving.rollout.gate_record import remembered
@@ -75,7 +75,8 @@ class Controller:
         home, clock = Home.find(Path(config.home)), SystemClock()
         self._look_at_replicas, self._end, self._desk = look, end, Desk(clock)
         self._around = HomeSurroundings(home, clock, self._push)
-        self._news = asyncio.Event()
+        self._news, self._inbox = asyncio.Event(), Inbox()
+        self._looking: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._roll_call, self._labels = RollCall(clock), LabelPost(clock)
         releases = home.releases(clock)
@@ -123,7 +124,8 @@ class Controller:
         self._duties.keep_going()
         self._roll_call.heard(who, known_epoch)
         if known_epoch > self._rollout.plan.epoch:
-            await self._do(partial(self._rollout.surpass, known_epoch))
+            with suppress(PlanStoreError):  # too many wait for storage: the next poll says so again
+                await self._do(partial(self._rollout.surpass, known_epoch))
         if self._rollout.plan.epoch == known_epoch:
             news = self._news
             try:
@@ -135,10 +137,12 @@ class Controller:
 
     async def report(self, batches: list[dict[str, Any]]) -> str:
         """Count outcomes, and judge at once when one of them is bad; the plan after that."""
-        await self._do(partial(self._take, [OutcomeBatch.of(batch) for batch in batches]))
+        self._inbox.put([OutcomeBatch.of(batch) for batch in batches])
+        await self._do(self._take)
         return self._plan()
 
-    def _take(self, batches: list[OutcomeBatch]) -> None:
+    def _take(self) -> None:
+        batches = list(self._inbox.take())
         for batch in batches:
             self._rollout.take(batch)
         if any(batch.has_bad for batch in batches):
@@ -208,12 +212,11 @@ class Controller:
 
     async def status(self) -> dict[str, Any]:
         """Everything known, for people; while storage hangs, what was known before, and that it hangs."""
-        looking = asyncio.ensure_future(self._do(self._look_at_rollout))
-        await asyncio.wait({looking}, timeout=_PATIENCE_S)
-        if looking.done():
-            looking.result()
-        else:
-            looking.cancel()
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._do(self._look_at_rollout, own=True))
+        looked, _ = await asyncio.wait({self._looking}, timeout=_PATIENCE_S)
+        for look in looked:
+            look.result()
         return self._told()
 
     def _look_at_rollout(self) -> None:
@@ -223,11 +226,8 @@ class Controller:
         process: dict[str, Any] = {"pid": os.getpid(), "version": __version__}
         process["events_not_recorded"] = self._around.unrecorded
         process |= {"profile": self._settings.profile, "settings_error": self._settings.refusal}
-        busy_s = self._desk.busy_s
-        if busy_s > _PATIENCE_S:
-            process["store_error"] = (
-                f"storage has not answered for {busy_s:.0f} s; the plan in force stays so meanwhile"
-            )
+        hangs = self._desk.hangs(_PATIENCE_S)
+        process |= {} if hangs is None else {"store_error": f"{hangs}; the plan in force stays so meanwhile"}
         return self._seen | process | self._roll_call.status()
 
     async def stop(self) -> None:
@@ -239,9 +239,9 @@ class Controller:
         self._duties.keep_going()
         return self._rollout.plan.to_json()
 
-    async def _do(self, work: Callable[[], None]) -> None:
+    async def _do(self, work: Callable[[], None], *, own: bool = False) -> None:
         self._loop = asyncio.get_running_loop()
-        await self._desk.do(work)
+        await self._desk.do(work, own=own)
 
     def _push(self, _plan: RoutingPlan) -> None:
         if self._loop is not None:  # before the first call nobody waits
@@ -253,7 +253,7 @@ class Controller:
 
     async def _tick(self) -> None:
         while True:
-            await self._do(self._turn)
+            await self._do(self._turn, own=True)
             if self._rollout.overtaken:
                 self._end()
             await asyncio.sleep(_TICK_S)
@@ -281,7 +281,7 @@ class Controller:
         while True:
             settings = self._settings
             if await asyncio.to_thread(settings.has_changed):
-                await self._do(partial(self._take_over, settings))
+                await self._do(partial(self._take_over, settings), own=True)
             await asyncio.sleep(_LOOK_S)
 
     def _take_over(self, settings: StageSettings) -> None:
