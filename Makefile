@@ -1,6 +1,7 @@
 # Every target sets up what it needs in .venv first, and only when something changed.
 #   make demo               one incident from fault to recovery, measured live      ARGS="--keep" is handed on
-#   make test               all tests but the drills                                ARGS="-k window" is handed on
+#   make test               all tests but the drills, by three processes            ARGS="-k window" is handed on;
+#                           ARGS="-n0 …" keeps them in one, for --pdb
 #   make drill              the long tests that break real Ray on purpose, an hour; how each ended goes to docs/drills.md
 #   make landing            of these one of each kind: what CI runs
 #   make soak               ten thousand steps through all that can go wrong with data, memory and pace
@@ -33,7 +34,7 @@ demo: $(STAMP)
 	@$(RUN)/failsoft demo $(ARGS)
 
 test: $(STAMP)
-	@$(RUN)/python -m pytest -m "not drill and not soak" $(ARGS)
+	@$(RUN)/python -m pytest -n 3 --dist loadfile -m "not drill and not soak" $(ARGS)
 
 drill: $(STAMP)
 	@$(RUN)/python -m pytest -p tests.drills.outcomes -m drill $(ARGS)

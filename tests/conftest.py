@@ -24,6 +24,9 @@ _Node = TypeVar("_Node")
 
 pytest.register_assert_rewrite("tests.console")  # its helpers assert much, and a bare AssertionError tells nothing
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background of a shell: what tests start would
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # inherit that, and hear no Ctrl-C
+
 # Ray reads its settings once, when it is loaded, so they are in place before any test imports it.
 os.environ["RAY_AUTH_MODE"] = "token"  # nobody else on this machine may send code to a test's Ray
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)

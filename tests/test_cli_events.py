@@ -89,7 +89,10 @@ def test_who_follows_gets_what_comes_and_leaves_with_ctrl_c(tmp_path: Path) -> N
         Ledger(tmp_path / "ledger.jsonl", clock, side=Side.RELEASE, subject="r").record("published", "new")
         assert json.loads(process.stdout.readline())["kind"] == "published"
         process.send_signal(signal.SIGINT)
-        assert process.wait(30.0) == 0
+        try:
+            assert process.wait(30.0) == 0
+        finally:
+            process.kill()
     assert first == ["trip", "rollback", "stage"]
 
 

@@ -24,6 +24,8 @@ from failsoft.training.together import begun
 LONG = "ä" * 40_000
 """More than the room of a gathering that is begun ahead, so that a second one follows it."""
 _PENDING_S = 0.3
+_LET_GO_S = 0.1
+"""Less than a gathering left under way stays so; and gloo lets go of one that has ended, for which it takes the lock."""
 
 
 class LastToGo:
@@ -38,8 +40,9 @@ class LastToGo:
 
 def greedy_end() -> None:
     """Hold Python's lock for longer than the other rank takes, and up to the end of Python."""
-    sys.setswitchinterval(1e6)
     clock = SystemClock()
+    clock.sleep_s(_LET_GO_S)
+    sys.setswitchinterval(1e6)
     until_s = clock.monotonic_s() + 4 * _PENDING_S
     while clock.monotonic_s() < until_s:
         continue

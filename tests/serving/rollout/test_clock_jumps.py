@@ -48,7 +48,7 @@ def restarted(world: World, jump_s: float, booted_s: float = 0.02) -> None:
 
 
 @pytest.mark.parametrize("jump_s", JUMPS_S)
-@pytest.mark.parametrize("stage", [Stage.DEGRADED, *ON_TRIAL])
+@pytest.mark.parametrize("stage", [Stage.DEGRADED, *sorted(ON_TRIAL)])
 def test_a_controller_that_comes_back_on_another_day_owes_the_stage_all_the_time_it_owed(
     stage: Stage, jump_s: float
 ) -> None:

@@ -123,7 +123,7 @@ def test_what_serves_can_not_be_called_off(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stage", "trial"), [*product([*ON_TRIAL, Stage.DEGRADED], [True, False]), (Stage.REJECTED, True)]
+    ("stage", "trial"), [*product([*sorted(ON_TRIAL), Stage.DEGRADED], [True, False]), (Stage.REJECTED, True)]
 )
 def test_a_new_release_in_mid_analysis_starts_in_shadow_with_nothing_inherited(stage: Stage, trial: bool) -> None:
     world = world_at(stage, trial=trial)

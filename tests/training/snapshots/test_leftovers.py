@@ -48,6 +48,16 @@ def dead_process() -> int:
         ("process 5 on elsewhere\n", 1.0, False),
         ("process 5 on elsewhere\n", 3601.0, True),
     ],
+    ids=[
+        "nobody",
+        "nobody for long",
+        "no name",
+        "torn name",
+        "waits",
+        "waits as another",
+        "elsewhere",
+        "gone elsewhere",
+    ],
 )
 def test_a_run_that_somebody_drives_keeps_its_snapshots(tmp_path: Path, driver: str, idle_s: float, goes: bool) -> None:
     run_of(tmp_path / "runs", "mine", "aa", driver)
