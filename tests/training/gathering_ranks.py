@@ -25,7 +25,7 @@ LONG = "ä" * 40_000
 """More than the room of a gathering that is begun ahead, so that a second one follows it."""
 _PENDING_S = 0.3
 _LET_GO_S = 0.1
-"""Less than a gathering left under way stays so; and gloo lets go of one that has ended, for which it takes the lock."""
+"""Less than a gathering left under way stays so; gloo takes the lock to let go of one that has ended."""
 
 
 class LastToGo:
