@@ -208,6 +208,36 @@ def test_a_reading_that_scikit_learn_has_not_is_refused() -> None:
             Reading(**wrong)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        (r"(\w+\s*)+x", "can take for ever"),
+        (r"[a-z]+\s*[a-z]*x", "can take for ever"),
+        ("(", "which is not a pattern"),
+        (r"(\w)(\w+)", "has 2 groups"),
+        (7, "give a pattern"),
+        (None, "give a pattern"),
+    ],
+)
+def test_a_release_can_not_bring_a_pattern_that_holds_the_gateway_up(
+    hashed: tuple[Any, LinearText], tmp_path: Path, pattern: Any, why: str
+) -> None:
+    hashed[1].save(tmp_path)
+    body = json.loads((tmp_path / META_FILE).read_text("utf-8"))
+    body["reading"] |= {"analyzer": "word", "token_pattern": pattern}
+    (tmp_path / META_FILE).write_text(json.dumps(body), "utf-8")
+    with pytest.raises(CorpusError, match=why):
+        LinearText.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"(?u)\b\w\w+\b", r"(?u)\b\w+\b", r"(?u)\b\w+(?:[-'’]\w+)*\b", r"\b[a-zA-Z]{3,}\b", r"[^\s]+", r"\w+|[^\w\s]"],
+)
+def test_usual_patterns_of_tokens_are_taken(pattern: str) -> None:
+    assert list(Reading(token_pattern=pattern).ngrams("play some jazz"))
+
+
 def test_where_no_class_is_likely_all_are_as_likely_as_scikit_learn_has_it() -> None:
     pipeline = make_pipeline(CountVectorizer(), MODELS["sgd"]()).fit(TEXTS, SEVERAL)
     pipeline[-1].intercept_[:] = -1e4  # each against the rest: all probabilities are 0, and their share is 0 / 0

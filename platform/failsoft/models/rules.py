@@ -32,10 +32,8 @@ import yaml
 
 from failsoft.errors import ConfigError
 from failsoft.models.corpus import Corpus, Span, Utterance
-from failsoft.models.rules_file import VERSION, Rule, RuleSet, SlotRule, parse_rules
+from failsoft.models.rules_file import MAX_REGEX_CHARS, VERSION, Rule, RuleSet, SlotRule, parse_rules
 
-MAX_REGEX_CHARS = 500
-"""Longer texts are not shown to regular expressions: a bad pattern may take time that grows with a power of it."""
 MAX_WORDS = 256
 """Words of a text that are read."""
 

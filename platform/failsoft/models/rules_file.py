@@ -13,6 +13,8 @@ import yaml
 from failsoft.errors import ConfigError
 from failsoft.models.patterns import may_take_for_ever
 
+MAX_REGEX_CHARS = 500
+"""Longer texts are not shown to regular expressions: what one costs grows with a power of it."""
 VERSION = 1
 _TOP_KEYS = {"version", "default", "min_score", "rules"}
 _RULE_KEYS = {"name", "intent", "words", "phrases", "regex", "slots"}
@@ -158,12 +160,12 @@ def _regex(pattern: Any, where: str) -> re.Pattern[str] | None:
         raise ConfigError(f"{where}: regex is {pattern!r}; give a text")
     try:
         made = re.compile(pattern, re.IGNORECASE)
-        endless = may_take_for_ever(pattern)
+        endless = may_take_for_ever(pattern, chars=MAX_REGEX_CHARS)
     except (re.error, OverflowError, RecursionError) as error:
         raise ConfigError(f"{where}: regex {pattern[:200]!r} is not a pattern: {error}") from error
     if endless:
         raise ConfigError(
-            f"{where}: regex {pattern!r} repeats a repeat, or alternatives that begin alike, which can take for ever; "
-            "write it without"
+            f"{where}: regex {pattern!r} can take for ever: a repeat within a repeat, or several that take the same "
+            "characters; write it with fewer, or with words between them"
         )
     return made

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failsoft.errors import ConfigError
+from failsoft.models.patterns import may_take_for_ever
 
 ANALYZERS, NORMS = ("word", "char", "char_wb"), (None, "l1", "l2")
 _SPACES = re.compile(r"\s\s+")
@@ -50,6 +51,8 @@ class Reading:
             raise ConfigError(f"analyzer is {self.analyzer!r} and norm {self.norm!r}; use one of {ANALYZERS}, {NORMS}")
         if not 1 <= first <= last or self.max_chars < 1 or not (self.hashed_into is None or self.hashed_into >= 1):
             raise ConfigError(f"ngram_range is {self.ngram_range}; use a range like (1, 2), and 1 or more columns")
+        if self.analyzer == "word":
+            _refuse_bad_token(self.token_pattern, self.max_chars)
 
     @cached_property
     def _token(self) -> re.Pattern[str]:
@@ -106,6 +109,21 @@ class Reading:
             yield from (word[start : start + n] for start in range(1, len(word) - n + 1))
             if len(word) <= n:  # a short word counts once
                 return
+
+
+def _refuse_bad_token(pattern: object, chars: int) -> None:
+    """It is read from a release, and holds up the gateway for as long as it takes."""
+    said = f"token_pattern is {str(pattern)[:200]!r}"
+    if not isinstance(pattern, str):
+        raise ConfigError(f"{said}; give a pattern")
+    try:
+        groups, endless = re.compile(pattern).groups, may_take_for_ever(pattern, chars=chars)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ConfigError(f"{said}, which is not a pattern: {error}") from error
+    if groups > 1:
+        raise ConfigError(f"{said}, which has {groups} groups; a token is the whole match, or one group")
+    if endless:
+        raise ConfigError(f"{said}, which can take for ever in a text of {chars} characters; repeat less in it")
 
 
 def reading_of(vectorizer: Any) -> Reading:
