@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from failsoft.errors import ConfigError
@@ -14,10 +15,10 @@ def parse_duration_s(text: str) -> float:
     """Seconds in a duration like ``90s``, ``15m``, ``2h`` or ``1d``.
 
     Raises:
-        ConfigError: not in that form, or no time at all.
+        ConfigError: not in that form, no time at all, or more than a number holds.
     """
     found = _DURATION.fullmatch(text.strip().lower())
     seconds = float(found[1]) * _UNITS_S[found[2]] if found else 0.0
-    if seconds <= 0.0:
-        raise ConfigError(f"{text!r} is no duration; write a number above 0 and a unit, like 90s, 15m or 2h")
+    if not 0.0 < seconds < math.inf:
+        raise ConfigError(f"{text[:40]!r} is no duration; write a number above 0 and a unit, like 90s, 15m or 2h")
     return seconds

@@ -22,7 +22,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -34,6 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from failsoft.artifacts.home import refuse_run_name
 from failsoft.errors import ConfigError
 from failsoft.health.ledger import Side
+from failsoft.health.toml_object import toml_object
 
 FILE_NAME = "alerts.toml"
 WANT_A_PERSON = frozenset(
@@ -175,7 +175,7 @@ def read_settings(root: Path) -> AlertSettings:
     """
     path = root / FILE_NAME
     try:
-        body: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+        body: dict[str, Any] = toml_object(path.read_text("utf-8"))
     except FileNotFoundError:
         return AlertSettings()
     except (OSError, ValueError, RecursionError) as error:

@@ -9,12 +9,12 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from failsoft.errors import ConfigError
+from failsoft.health.toml_object import toml_object
 
 FILE_NAME = "retention.toml"
 DAY_S = 86_400.0
@@ -75,12 +75,12 @@ class RetentionPolicy:
     @property
     def answers_bytes(self) -> int | None:
         """The same in bytes; None: as many as there are."""
-        return None if math.isinf(self.answers_mb) else int(self.answers_mb * _MB)
+        return _bytes(self.answers_mb)
 
     @property
     def ledger_bytes(self) -> int | None:
         """The same in bytes; None: as many as there are."""
-        return None if math.isinf(self.ledger_mb) else int(self.ledger_mb * _MB)
+        return _bytes(self.ledger_mb)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +98,11 @@ class Cut:
     """Of requests and callers, whatever their age: 16 hexadecimal digits, as they stand beside a kept text."""
 
 
+def _bytes(megabytes: float) -> int | None:
+    total = float(megabytes) * _MB
+    return None if math.isinf(total) else int(total)
+
+
 def read_retention(root: Path) -> RetentionPolicy:
     """What ``retention.toml`` in a home says, and the defaults for all else.
 
@@ -106,7 +111,7 @@ def read_retention(root: Path) -> RetentionPolicy:
     """
     path = root / FILE_NAME
     try:
-        body: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+        body: dict[str, Any] = toml_object(path.read_text("utf-8"))
     except FileNotFoundError:
         return RetentionPolicy()
     except (OSError, ValueError, RecursionError) as error:

@@ -17,7 +17,6 @@
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import date
@@ -27,6 +26,7 @@ from typing import Any
 import yaml
 
 from failsoft.errors import ConfigError
+from failsoft.health.toml_object import refuse_huge, toml_object
 from failsoft.models.narrow import Width
 from failsoft.release.policy import GatePolicy
 from failsoft.release.spread import Bootstrap
@@ -80,13 +80,15 @@ def _read_yaml(text: str) -> Any:
         twice = [key for number, key in enumerate(keys) if key in keys[:number]]
         if twice:
             raise yaml.YAMLError(f"{twice[0]} is given twice")
-    return yaml.safe_load(text)
+    body = yaml.safe_load(text)
+    refuse_huge(body)
+    return body
 
 
 def _parsed(path: Path) -> Mapping[str, Any]:
     try:
         text = path.read_text("utf-8")
-        body = _read_yaml(text) if path.suffix in _YAML else tomllib.loads(text)
+        body = _read_yaml(text) if path.suffix in _YAML else toml_object(text)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:  # a date of month 13 is a bare ValueError
         raise ConfigError(f"{path} can't be read as gate settings ({error}); give a TOML or YAML file") from error
     if body is None:  # an empty YAML file

@@ -17,7 +17,6 @@
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any, TypeVar
 
 from failsoft.errors import ConfigError
 from failsoft.health.backoff import BackoffPolicy
+from failsoft.health.toml_object import toml_object
 from failsoft.serving.plan.plan import Stage
 from failsoft.serving.rollout.stages import NEXT, StagePolicy, StageRule, stage_policy
 
@@ -103,7 +103,7 @@ def _policy(content: bytes | OSError | None, path: Path, profile: str) -> StageP
     try:
         if isinstance(content, OSError):
             raise content
-        body = tomllib.loads(content.decode("utf-8"))
+        body = toml_object(content.decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} can't be read as stage settings ({error}); give a TOML file") from error
     try:
