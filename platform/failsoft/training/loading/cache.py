@@ -9,8 +9,10 @@ usual rule (oldest first) would do worse than none.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import random
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,8 +22,13 @@ from pathlib import Path
 from failsoft.errors import ConfigError
 from failsoft.training.loading.layout import DIGEST_BYTES, sample_digest
 
+_log = logging.getLogger(__name__)
+
 _FOLDERS = 4096
 _ENDING = ".sample"
+_OWN_FOLDER = re.compile(r"[0-9a-f]{3}")
+_OWN_FILE = re.compile(r"\d+\.sample|\.\d+\.sample\.\d+-[0-9a-f]{8}")
+_LOCK = "lock"
 _LARGEST_PART = 0.5
 """Of the cache, for one sample."""
 
@@ -46,7 +53,8 @@ class CachePolicy:
 class LocalCache:
     """A tier that is filled by those below it. Picklable; safe for any number of processes.
 
-    A disk that refuses costs the cache, never a sample: :attr:`refused` counts.
+    A disk that refuses costs the cache, never a sample: :attr:`refused` counts. What others put into its folder is
+    neither counted nor removed, and said once.
 
     Args:
         folder: of this data set alone: another one has other samples at the same indices.
@@ -63,6 +71,7 @@ class LocalCache:
         self.refused = 0
         """Samples that the disk did not take."""
         self._added: int | None = None
+        self._has_said = False
 
     def shard_of(self, _index: int) -> str:
         """It is one shard."""
@@ -127,28 +136,55 @@ class LocalCache:
             return
         random.Random(total).shuffle(files)
         room = self.policy.max_bytes * self.policy.after_eviction
+        refusal: OSError | None = None
         while files and total > room:
             path, taken = files.pop()
-            path.unlink(missing_ok=True)
-            total -= taken
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                refusal = error
+            else:
+                total -= taken
+        if refusal is not None and total > self.policy.max_bytes:
+            raise refusal
 
     def _files(self) -> Iterator[tuple[Path, int]]:
         """Also what a killed writer left aside, so that it is bounded, too."""
         if not self.folder.is_dir():
             return
         for folder in os.scandir(self.folder):
-            if folder.is_dir():
-                for file in os.scandir(folder.path):
-                    try:
-                        yield Path(file.path), file.stat().st_size
-                    except FileNotFoundError:  # another process removed it meanwhile
-                        continue
+            if _OWN_FOLDER.fullmatch(folder.name) and folder.is_dir():
+                yield from self._files_in(folder.path)
+            elif folder.name != _LOCK:
+                self._say(f"{folder.path} is not of this cache")
+
+    def _files_in(self, folder: str) -> Iterator[tuple[Path, int]]:
+        try:
+            found = list(os.scandir(folder))
+        except FileNotFoundError:  # another process removed it meanwhile
+            return
+        except OSError as error:
+            self._say(f"{folder} can't be looked into ({error})")
+            return
+        for file in found:
+            try:
+                if _OWN_FILE.fullmatch(file.name) and file.is_file(follow_symlinks=False):
+                    yield Path(file.path), file.stat().st_size
+                else:
+                    self._say(f"{file.path} is not of this cache")
+            except FileNotFoundError:  # likewise
+                continue
+
+    def _say(self, what: str) -> None:
+        if not self._has_said:
+            self._has_said = True
+            _log.warning("%s; it stays, and is not counted: a cache is best in a folder of its own", what)
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:
         """Whether this process is the one that counts and removes now; the others do not wait for it."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "lock").open("w") as lock:
+        with (self.folder / _LOCK).open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
