@@ -1,4 +1,4 @@
-"""Folders that are being filled: locked while their writer lives, so that what a killed one left can be told from work.
+"""Folders and files that are being filled: locked while their writer lives, so what a killed one left can be told.
 
 The lock is the kernel's (flock on the folder itself): it ends with the process, however that ends, and no clock, number
 of a process or mark in a file has to be believed. On a file system without such locks nothing is ever found to be left.
@@ -9,15 +9,19 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from failsoft.errors import ArtifactError, ArtifactMissingError
 
 HIDDEN = ".aside-"
-"""How the name of a folder begins that is to be published."""
+"""How the name of a folder begins that is to be published, or of a file that is to take another's place."""
+_FILE = re.compile(re.escape(HIDDEN) + r".+-[0-9a-f]{8}", re.DOTALL)
+_OLD_S = 3600.0
+"""A file that was made just now may not be locked yet. Told by the file system's clock, not by any machine's."""
 
 
 @contextmanager
@@ -37,6 +41,36 @@ def being_filled(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(held)
+
+
+@contextmanager
+def being_written(file: Path) -> Iterator[None]:
+    """Make an empty file and hold it until the end of the block, under whatever name.
+
+    Raises:
+        OSError: it can't be made, or is there.
+    """
+    held = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        _locked(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(held)
+
+
+def remove_files_left(beside: Path) -> None:
+    """Remove what killed writers left aside in the folder of a file that was written just now; what refuses, stays."""
+    with suppress(OSError):
+        now_s = beside.stat().st_mtime
+        for entry in list(os.scandir(beside.parent)):
+            if _FILE.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                _remove_file_if_left(Path(entry.path), now_s)
+
+
+def _remove_file_if_left(file: Path, now_s: float) -> None:
+    with suppress(OSError), _opened(file) as handle:
+        if now_s - os.fstat(handle).st_mtime > _OLD_S and _locked(handle, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            file.unlink()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from failsoft.artifacts.asides import HIDDEN, being_filled, rename_unless_taken, taken
+from failsoft.artifacts.asides import HIDDEN, being_filled, being_written, remove_files_left, rename_unless_taken, taken
 from failsoft.artifacts.manifest import MANIFEST_NAME, FileEntry, Manifest, describe, read_manifest, verify_files
 from failsoft.artifacts.signing import refuse_unsigned
 from failsoft.artifacts.syncing import sync_folder, sync_tree, write_synced
@@ -272,8 +272,8 @@ class ArtifactStore:
 def write_durably(path: Path, content: bytes) -> None:
     """Replace one file: a reader sees the old or the new content, never a part, and a crash keeps one of them.
 
-    A link goes on to lead where it led. What is no file (``/dev/stdout``, ``/dev/null``, a pipe) is written to: root
-    would put a file in its place.
+    What killed writers left aside in that folder is removed. A link goes on to lead where it led. What is no file
+    (``/dev/stdout``, ``/dev/null``, a pipe) is written to: root would put a file in its place.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and not path.is_file():
@@ -282,9 +282,11 @@ def write_durably(path: Path, content: bytes) -> None:
     path = path.resolve() if path.is_symlink() else path
     aside = path.with_name(f"{HIDDEN}{path.name}-{uuid.uuid4().hex[:8]}")
     try:
-        write_synced(aside, content)
-        aside.replace(path)
+        with being_written(aside):
+            write_synced(aside, content)
+            aside.replace(path)
     except BaseException:  # the half-written file must not stay; re-raised
         aside.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+    remove_files_left(path)
