@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from failsoft.artifacts import store
+from failsoft.artifacts import store, syncing
 from failsoft.artifacts.store import write_durably
 
 HOUR_S = 3600.0
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from failsoft.artifacts import store
+from failsoft.artifacts import store, syncing
 from failsoft.artifacts.store import write_durably
 def die(path, content):
     path.write_bytes(content[:3])
@@ -66,7 +66,7 @@ def test_what_a_writer_that_lives_fills_stays_however_old(tmp_path: Path) -> Non
 
 
 def test_a_writer_holds_its_aside_until_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sync = store.write_synced
+    sync = syncing.write_synced
 
     def slow(path: Path, content: bytes) -> None:
         sync(path, content)

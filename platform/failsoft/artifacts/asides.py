@@ -119,6 +119,14 @@ def remove_if_left(folder: Path) -> bool:
 
 
 @contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Until the end of the block nobody else is who asks for that, too; without such locks everybody is."""
+    with _opened(folder) as handle:
+        _locked(handle, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
 def _opened(folder: Path) -> Iterator[int]:
     handle = os.open(folder, os.O_RDONLY)
     try:

@@ -7,6 +7,7 @@ digest is what our own commands send.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import os
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from failsoft.artifacts.asides import HIDDEN, alone_in
 from failsoft.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -25,6 +27,8 @@ MOST_TOKENS = 8
 """In one place: each of them is compared with whatever comes."""
 DIGEST_MARK = "sha256:"
 _DIGEST_BYTES = 32
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EACCES})
+"""What file systems without hard links say (FAT, some of networks and of FUSE)."""
 Digests = Callable[[], tuple[bytes, ...]]
 """SHA-256 of each token that opens at this moment."""
 
@@ -154,16 +158,32 @@ def _marks(path: Path) -> tuple[int, ...]:
 
 
 def make_token(path: Path) -> None:
-    """Write a new token under its final name, whole, unless another process has done so in between: one token holds."""
+    """Write a new token under its final name, whole, unless another process has done so in between: one token holds.
+
+    Raises:
+        OSError: the folder takes none.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+    aside = path.with_name(f"{HIDDEN}{path.name}-{secrets.token_hex(4)}")
     handle = os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     try:
         os.write(handle, secrets.token_urlsafe(24).encode())
         os.fsync(handle)
-        os.link(aside, path)
+        _link_or_rename(aside, path)
     except FileExistsError:
         pass
     finally:
         os.close(handle)
-        aside.unlink()
+        aside.unlink(missing_ok=True)
+
+
+def _link_or_rename(aside: Path, path: Path) -> None:
+    """A rename takes the place of what is there, so those who do that look and rename one after the other."""
+    try:
+        os.link(aside, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        with alone_in(path.parent):
+            if not path.exists():
+                aside.rename(path)
