@@ -78,7 +78,7 @@ class _Story:
 
     def read(self, event: Event) -> None:
         """The next event of the run."""
-        if event.kind == "save_asked" and self._wish.id in event.data.get("requests", ()):
+        if event.kind == "save_asked" and _asks_for(event, self._wish):
             self.asked = event
         elif event.kind == "checkpoint_published":
             self._published.add(event.count("position"))
@@ -106,6 +106,11 @@ class _Story:
             said = f"{self._ended.kind}: {self._ended.why}"
             raise TrainingError(f"run {self._run!r} ended ({said}); see: failsoft ckpt ls {self._run}")
         return None
+
+
+def _asks_for(event: Event, wish: Wish) -> bool:
+    requests = event.data.get("requests")
+    return isinstance(requests, list) and wish.id in requests
 
 
 def _saved(run: str, wish: Wish, tail: Tail, clock: Clock, wait_s: float) -> int:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
+from failsoft.health.json_object import is_count
 from failsoft.health.ledger import Event
 from failsoft.training.accounting.stretches import AFTER_A_DEATH, SUPERVISOR, Part, Stage, Stretch
 from failsoft.training.accounting.timeline import Timeline
@@ -21,7 +22,7 @@ from failsoft.training.degradation import BEGAN, CHANGED, ENDED
 
 _WORK = frozenset({Part.PRODUCTIVE, Part.LOST, Part.UNDONE, Part.REFUSED, Part.STALL, Part.VALIDATION})
 _ALL = "all"
-_Key = tuple[str, str, object]
+_Key = tuple[str, str, int | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,9 +175,8 @@ class _Reader:
             self._dead = self.kinds_open
             return
         self._count(event.count("position", self._position), self.kinds_open)
-        again = event.data.get("replayed_from")
-        if event.kind == "rolled_back" and isinstance(again, int):
-            self._position = again
+        if event.kind == "rolled_back":
+            self._position = event.count("replayed_from", self._position)
         if self.line.stage is Stage.DETECTING:
             self._dead = self.kinds_open
 
@@ -269,4 +269,5 @@ def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _key(event: Event) -> _Key:
-    return str(event.data.get("degradation")), str(event.data.get("name", "")), event.data.get("rank")
+    rank = event.data.get("rank")
+    return str(event.data.get("degradation")), str(event.data.get("name", "")), rank if is_count(rank) else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from failsoft.health.json_object import is_finite
 from failsoft.health.ledger import Event
 from failsoft.training.accounting.stretches import (
     AFTER_A_DEATH,
@@ -26,6 +27,7 @@ from failsoft.training.accounting.stretches import (
 )
 
 _LONGEST_S = 1e9  # thirty years: more is no measurement
+_SKEW_S = 60.0  # a sign of life is dated by the storage's clock
 
 
 class Timeline:
@@ -150,11 +152,11 @@ class Timeline:
 
     def _settle_limbo(self, event: Event) -> None:
         """Cut the time around an unseen death at the last sign of life, once that is told."""
-        last_seen_s = event.data.get("last_seen_s")
+        last_seen_s = _last_seen_s(event)
         if self._limbo is None or last_seen_s is None:
             return
         dark = self.stretches[self._limbo]
-        seen_us = self._now_us - (self._at_us - round(float(last_seen_s) * 1e6))
+        seen_us = self._now_us - (self._at_us - round(last_seen_s * 1e6))
         cut_us = min(max(seen_us, dark.begin_us), dark.end_us)
         reached = max(dark.first, _position(event, 0) + event.count("repeated_batches"))
         alive = replace(dark, end_us=cut_us, part=Part.PRODUCTIVE, last=reached, incident=None)
@@ -178,8 +180,7 @@ class Timeline:
         self.mishaps[mishap] = replace(self.mishaps[mishap], batches=undone)
         since = event.count("snapshot_position", self._position)
         self._take_back(since, Part.UNDONE, {Part.PRODUCTIVE} if undone else set(), mishap)
-        again = event.data.get("replayed_from")
-        self._position = again if isinstance(again, int) else _position(event, self._position)
+        self._position = event.count("replayed_from", _position(event, self._position))
 
     def _take_back(self, since: int, part: Part, undoes: set[Part], incident: int | None) -> None:
         """Work beyond position ``since`` doesn't stand any more. A stretch across it is cut in proportion."""
@@ -223,6 +224,12 @@ def _kind(event: Event) -> str:
 
 def _position(event: Event, otherwise: int) -> int:
     return event.count("position", otherwise)
+
+
+def _last_seen_s(event: Event) -> float | None:
+    """None where it is no time, or one after the event that tells it: nobody died later than that."""
+    seen_s = event.data.get("last_seen_s")
+    return seen_s if is_finite(seen_s) and 0.0 <= seen_s <= event.at_s + _SKEW_S else None
 
 
 def _micros(seconds: object) -> int:

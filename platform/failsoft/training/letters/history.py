@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from failsoft.health.json_object import is_finite
+from failsoft.health.json_object import is_count, is_finite
 from failsoft.health.ledger import Event
 from failsoft.training.checkpoints.checkpoint import identity_digest, versions
 from failsoft.training.letters.letter import DeadLetter
@@ -101,8 +101,8 @@ def _is_of(event: Event, letters: Sequence[DeadLetter]) -> bool:
     steps = {letter.step for letter in letters}
     return (
         event.kind == "batch_refused"
-        and event.data.get("position") == letters[0].position
-        and event.data.get("step") in steps
+        and event.count("position", -1) == letters[0].position
+        and event.count("step", -1) in steps
         and isinstance(event.data.get("reproduction"), Mapping)
     )
 
@@ -138,12 +138,17 @@ def _divided(events: Iterable[Event]) -> list[tuple[int, tuple[int, ...]]]:
         if event.kind == "run_started":
             since, shares = event.count("position"), list[int]()
         elif event.kind == DIVIDED:
-            since, shares = event.count("holds_from"), event.data.get("shares", [])
+            since, shares = event.count("holds_from"), _shares(event.data.get("shares"))
         else:
             continue
         found = [entry for entry in found if entry[0] < since]
-        found.append((since, tuple(map(int, shares))))
+        found.append((since, tuple(shares)))
     return found
+
+
+def _shares(value: object) -> list[int]:
+    """Empty, as even ones are told, where it is no list of counts."""
+    return value if isinstance(value, list) and all(map(is_count, value)) else []
 
 
 def _rate_factor(event: Event) -> float | None:
