@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +34,9 @@ PORT_FLAGS = (
 # Above Ray's own range for workers (10002-19999) and below the range from which the kernel hands out ports.
 FIRST_PORT, LAST_PORT = 20_000, 31_000
 _handed_out: set[int] = set()
+_HEAD_TRIES = 4
+_STARTED = "This command will now block forever"
+"""What ``ray start --block`` says once its node has registered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,19 +113,27 @@ def command_environment(home: Path) -> dict[str, str]:
 
 @contextmanager
 def ray_head(home: Path, *, num_cpus: int = 4) -> Iterator[Head]:
-    """``ray start --head`` with ports and files of its own, up when the block begins and gone when it ends."""
+    """``ray start --head`` with ports and files of its own, up when the block begins and gone when it ends.
+
+    Ray gives a node half a minute to come up, and less to its agents; a busy machine gets more than one try.
+    """
+    with ExitStack() as running:
+        for _ in range(_HEAD_TRIES - 1):
+            with suppress(HeadEndedError, TimeoutError):
+                head = running.enter_context(_one_head(home, num_cpus))
+                break
+        else:
+            head = running.enter_context(_one_head(home, num_cpus))
+        yield head
+
+
+@contextmanager
+def _one_head(home: Path, num_cpus: int) -> Iterator[Head]:
     folder = Path(tempfile.mkdtemp(prefix="fsh-", dir="/tmp"))
     ports = dict(zip(PORT_FLAGS, free_ports(len(PORT_FLAGS)), strict=True))
     environment = command_environment(home)
-    command = [
-        str(BIN / "ray"),
-        "start",
-        "--head",
-        "--block",
-        "--disable-usage-stats",
-        "--node-ip-address",
-        "127.0.0.1",
-    ]
+    command = [str(BIN / "ray"), "start", "--head", "--block", "--disable-usage-stats"]
+    command += ["--node-ip-address", "127.0.0.1"]
     command += ["--num-cpus", str(num_cpus), "--object-store-memory", str(256 * 1024 * 1024)]
     command += ["--temp-dir", str(folder / "ray"), "--include-dashboard", "true", "--dashboard-host", "127.0.0.1"]
     command += [part for flag, port in ports.items() for part in (flag, str(port))]
@@ -136,19 +147,27 @@ def ray_head(home: Path, *, num_cpus: int = 4) -> Iterator[Head]:
     log = folder / "head.log"
     try:
         with child(command, environment=environment, log=log) as process:
-            wait_until(lambda: _is_up(head, process, log), what="ray start --head", timeout_s=90)
+            wait_until(lambda: _is_up(head, process, log), what="ray start --head", timeout_s=120)
             yield head
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+class HeadEndedError(AssertionError):
+    """``ray start`` gave up, and says why."""
+
+
 def _is_up(head: Head, process: subprocess.Popen[bytes], log: Path) -> bool:
-    assert process.poll() is None, f"ray start --head ended: {log.read_text('utf-8', 'replace')[-2000:]}"
+    """The dashboard answers before there is a node: it is up when the command has said so, and the node lives."""
+    said = log.read_text("utf-8", "replace")
+    if process.poll() is not None:
+        raise HeadEndedError(f"ray start --head ended: {said[-2000:]}")
     token = {"Authorization": f"Bearer {head.environment['RAY_AUTH_TOKEN']}"}
     try:
-        return httpx.get(f"{head.dashboard_url}/api/jobs/", headers=token, timeout=5).status_code == 200
+        jobs = httpx.get(f"{head.dashboard_url}/api/jobs/", headers=token, timeout=5)
     except httpx.HTTPError:
         return False
+    return jobs.status_code == 200 and _STARTED in said
 
 
 def run(head: Head, *command: str, timeout_s: float) -> str:
