@@ -134,5 +134,5 @@ def write_report(report: GateReport, *, json_: Path | None, junit: Path | None, 
     ]
     for path, text_of in made:
         if path is not None:
-            write_durably(path, text_of(report).encode())
+            write_durably(path, text_of(report).encode("utf-8", "backslashreplace"))
             typer.echo(f"written: {path}", err=True)

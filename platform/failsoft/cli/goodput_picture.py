@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from failsoft.cli.run_tables import seconds
 from failsoft.errors import ConfigError
+from failsoft.health.plain_text import plain
 from failsoft.training.accounting.goodput import Account
 from failsoft.training.accounting.stretches import Part
 
@@ -54,7 +55,8 @@ def picture_of_goodput(account: Account) -> bytes:
         figure = Figure(figsize=(15, 8), dpi=100, layout="constrained")
         upper, lower = figure.subplots(2, 1, height_ratios=[1, 3])
         ratio = 0.0 if account.ettr is None else account.ettr
-        figure.suptitle(f"run {account.run}: {seconds(account.wall_s)} of wall time, {ratio:.1%} productive (ETTR)")
+        title = f"run {plain(account.run)}: {seconds(account.wall_s)} of wall time, {ratio:.1%} productive (ETTR)"
+        figure.suptitle(title, parse_math=False)
         _draw_along(upper, account)
         _draw_totals(lower, account)
         drawn = io.BytesIO()

@@ -70,7 +70,7 @@ def write_incident_report(place: Home, name: str, into: Path | None) -> list[Pat
     folder = into or place.root / "reports"
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{one.name}.html", folder / f"{one.name}.png"]
-    write_durably(paths[0], page(story).encode("utf-8"))
+    write_durably(paths[0], page(story).encode("utf-8", "backslashreplace"))
     write_durably(paths[1], draw(story))
     progress.print(escape(plain(story.headline())), highlight=False, soft_wrap=True)
     return paths

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import sys
 
 from rich.console import Console
 from rich.text import Text
@@ -42,12 +44,20 @@ _SAYS_A_MEND = re.compile(r"; |failsoft [a-z]|\b(?:use|give|set|make|try)\b|\b(?
 
 def main() -> None:
     """Entry point: errors raised on purpose, and a disk that refuses, become one line and an exit code."""
+    _show_whatever_comes()
     try:
         app()
     except (FailsoftError, OSError) as error:
         said = Text.assemble(("failsoft:", "red"), " ", with_mend(error))  # brackets in it are no markup
         Console(stderr=True).print(said, highlight=False, soft_wrap=True)
         raise SystemExit(error.exit_status if isinstance(error, FailsoftError) else 1) from error
+
+
+def _show_whatever_comes() -> None:
+    """A name of a file may be no text, and a terminal may know few signs: such a sign is shown by its code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def with_mend(error: FailsoftError | OSError) -> str:

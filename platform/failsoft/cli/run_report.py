@@ -80,7 +80,7 @@ def write_run_report(
         tables=_as_html(detail(look, (), now_s=now_s)),
         events=_as_html([_history(mine, now_s=now_s)]),
     )
-    write_durably(into / PAGE, page.encode())
+    write_durably(into / PAGE, page.encode("utf-8", "backslashreplace"))
     if drawn is None:
         return into / PAGE, None
     write_durably(into / PICTURE, drawn)

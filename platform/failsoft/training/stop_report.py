@@ -113,7 +113,7 @@ class StopReport:
             OSError: the disk refused.
         """
         write_durably(folder / REPORT_JSON, self.to_json().encode())
-        write_durably(folder / REPORT_TEXT, self.to_text().encode())
+        write_durably(folder / REPORT_TEXT, self.to_text().encode("utf-8", "backslashreplace"))
 
 
 def report_of(letters: Iterable[DeadLetter], *, task: object, num_samples: int) -> StopReport:
