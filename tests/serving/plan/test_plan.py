@@ -125,3 +125,27 @@ def test_a_plan_names_a_release_for_each_colour_that_it_uses() -> None:
 def test_what_is_not_a_plan_is_refused_in_words(text: str) -> None:
     with pytest.raises(ConfigError, match="not a routing plan"):
         RoutingPlan.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epoch", "NaN"),
+        ("epoch", "Infinity"),
+        ("epoch", "-1"),
+        ("epoch", '"7"'),
+        ("epoch", "1" + "0" * 400),
+        ("relapses", "Infinity"),
+        ("forced", "NaN"),
+        ("forced_remaining_s", "NaN"),
+        ("forced_remaining_s", "Infinity"),
+        ("why", "[]"),
+        ("releases", '{"blue": 7, "green": "r0"}'),
+    ],
+)
+def test_a_plan_that_no_later_one_could_replace_or_that_is_of_odd_kinds_is_none(name: str, value: str) -> None:
+    """A gateway that takes a plan of epoch Infinity follows no other for as long as it lives."""
+    body = {key: json.dumps(of) for key, of in json.loads(plan().to_json()).items()} | {name: value}
+    text = "{" + ", ".join(f'"{key}": {of}' for key, of in body.items()) + "}"
+    with pytest.raises(ConfigError, match=name):
+        RoutingPlan.from_json(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -194,3 +195,18 @@ def test_the_plan_in_force_never_goes_back(epochs: list[int]) -> None:
     for count, epoch in enumerate(epochs, start=1):
         follower.offer(plan(epoch=epoch))
         assert follower.plan.epoch == max([1, *epochs[:count]])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"epoch": "7"}, {"epoch": math.nan}, {"epoch": -1}, {"load_generation": None}, {"why": 3}, {"gateway": []}],
+)
+def test_what_can_not_be_held_against_a_plan_is_no_trip(wrong: dict[str, Any]) -> None:
+    body = Trip(gateway="g1", epoch=1, colour=Colour.BLUE, load_generation=1, why="ill").as_json()
+    with pytest.raises(ConfigError, match="trip"):
+        Trip.of(body | wrong)
+
+
+def test_what_is_no_object_is_no_trip() -> None:
+    with pytest.raises(ConfigError, match="not a trip"):
+        Trip.of([])  # type: ignore[arg-type]

@@ -193,6 +193,13 @@ def test_a_report_that_no_gateway_makes_is_refused_whole(changes: dict[str, obje
         {"callers": {7: {"good": 3}, 8: {"good": 3}}},
         {"callers": {7: {"sideways": 1}}},
         {"callers": {7: {"timed": 1}}},
+        {"timed": 1.5},
+        {"labelled": 2.5},
+        {"compared": math.inf},
+        {"latency_ms": math.nan},
+        {"latency_ms": math.inf},
+        {"latency_ms": 10**400},
+        {"latency_ms": "5"},
     ],
 )
 def test_impossible_parts_are_refused(wrong: dict[str, Any]) -> None:

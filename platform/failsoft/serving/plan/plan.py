@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import Any
 
 from failsoft.errors import ConfigError
-from failsoft.health.json_object import json_value
+from failsoft.health.json_object import is_count, is_finite, json_value
 
 _HASH_BYTES = 8
 _HASH_RANGE = float(1 << (8 * _HASH_BYTES))
@@ -82,7 +82,8 @@ class RoutingPlan:
     why: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse plans that no gateway could follow."""
+        """Refuse plans that no gateway could follow, or never leave: no epoch is later than one that is no number."""
+        self._refuse_odd_kinds()
         for name, share in (("share", self.share), ("mirror_share", self.mirror_share)):
             if not (math.isfinite(share) and 0.0 <= share <= 1.0):
                 raise ConfigError(f"{name} of plan {self.epoch} is {share}; it is a share from 0 to 1")
@@ -95,6 +96,19 @@ class RoutingPlan:
         for colour in (self.subject, self.stand_in):
             if colour is not None and not self.releases.get(colour):
                 raise ConfigError(f"plan {self.epoch} uses {colour}, but names no release for it")
+
+    def _refuse_odd_kinds(self) -> None:
+        fit: dict[str, bool] = {
+            "epoch": is_count(self.epoch),
+            "relapses": is_count(self.relapses),
+            "load_generation": all(map(is_count, self.load_generation.values())),
+            "releases": all(name is None or isinstance(name, str) for name in self.releases.values()),
+            "forced": isinstance(self.forced, bool),
+            "forced_remaining_s": self.forced_remaining_s is None or is_finite(self.forced_remaining_s),
+            "why": isinstance(self.why, str),
+        }
+        for name in (name for name, fits in fit.items() if not fits):
+            raise ConfigError(f"{name} of a plan is {str(getattr(self, name))[:80]}; no plan has such a one")
 
     @property
     def subject_release(self) -> str:

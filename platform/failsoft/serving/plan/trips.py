@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from failsoft.errors import ConfigError
+from failsoft.health.json_object import is_count
 from failsoft.serving.plan.plan import Colour, RoutingPlan, Stage, known_fields
 from failsoft.serving.rollout.stages import WATCHED
 
@@ -26,6 +27,16 @@ class Trip:
     load_generation: int
     """Of the colour, under that plan: which weights are ill."""
     why: str
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be held against a plan."""
+        if not (is_count(self.epoch) and is_count(self.load_generation)):
+            raise ConfigError(
+                f"a trip is of plan {self.epoch!r:.80}, load {self.load_generation!r:.80}; both are counts"
+            )
+        texts: tuple[object, ...] = (self.gateway, self.why)
+        if not all(isinstance(text, str) for text in texts):
+            raise ConfigError(f"a trip of {self.gateway!r:.80} says {self.why!r:.80}; both are texts")
 
     @classmethod
     def of_subject(cls, plan: RoutingPlan, *, gateway: str, why: str) -> Trip:
@@ -64,5 +75,5 @@ class Trip:
         """
         try:
             return cls(**(known_fields(cls, body) | {"colour": Colour(body["colour"])}))
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ConfigError(f"not a trip: {error.__class__.__name__}: {error}") from error

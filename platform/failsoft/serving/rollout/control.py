@@ -128,11 +128,9 @@ class Controller:
                 await self._do(partial(self._rollout.surpass, known_epoch))
         if self._rollout.plan.epoch == known_epoch:
             news = self._news
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
                     await news.wait()
-            except TimeoutError:
-                pass
         return self._plan()
 
     async def report(self, batches: list[dict[str, Any]]) -> str:
@@ -142,10 +140,11 @@ class Controller:
         return self._plan()
 
     def _take(self) -> None:
-        batches = list(self._inbox.take())
-        for batch in batches:
+        has_bad = False
+        for batch in self._inbox.take():
             self._rollout.take(batch)
-        if any(batch.has_bad for batch in batches):
+            has_bad = has_bad or batch.has_bad
+        if has_bad:
             self._rollout.tick()
 
     async def hand_on(self, labels: list[tuple[int, Any]]) -> None:

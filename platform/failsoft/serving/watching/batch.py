@@ -9,6 +9,7 @@ from numbers import Integral
 from typing import Any, TypeVar
 
 from failsoft.errors import ConfigError
+from failsoft.health.json_object import is_finite
 from failsoft.health.monitor import BAD
 from failsoft.health.window import Outcome
 from failsoft.serving.plan.plan import Arm, known_fields
@@ -59,13 +60,19 @@ class OutcomeBatch:
         parts = [part for by_caller in self.callers.values() for part in by_caller.values()]
         shares = [(self.agree, self.compared), (self.slow, self.timed), (self.wrong, self.labelled)]
         shares += self._parts_and_wholes()
-        numbers: list[Any] = [self.sequence, self.epoch, *self.outcomes.values(), *parts, *(part for part, _ in shares)]
+        numbers: list[Any] = [
+            self.sequence,
+            self.epoch,
+            *self.outcomes.values(),
+            *parts,
+            *(one for share in shares for one in share),
+        ]
         whole = all(isinstance(number, Integral) and int(number) >= 0 for number in numbers)
         kinds: tuple[tuple[Any, Any], ...] = (
             (self.gateway, str),
             (self.mirrored, bool),
-            (self.latency_ms, (int, float)),
         )
+        whole = whole and is_finite(self.latency_ms)
         if not (whole and all(isinstance(*kind) for kind in kinds) and all(part <= all_ for part, all_ in shares)):
             raise ConfigError(f"batch {self.sequence} of {self.gateway} has impossible counts: {self.as_json()}")
 
