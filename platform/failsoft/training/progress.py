@@ -15,6 +15,8 @@ from failsoft.health.json_object import is_count, is_finite, json_object
 from failsoft.health.newest import Newest
 
 PROGRESS_NAME = "progress.json"
+MOST_SKEW_S = 60.0
+"""By which the storage's clock, which dates a sign of life, may be ahead of ours."""
 
 
 class Phase(StrEnum):
@@ -115,6 +117,11 @@ class PositionMark:
             return self._path.stat().st_mtime
         except OSError:
             return None
+
+    def last_set_by(self, now_s: float) -> float | None:
+        """The same; also None where that is after ``now_s``, by more than clocks differ: then nobody knows when."""
+        seen_s = self.last_set_s()
+        return seen_s if seen_s is not None and seen_s <= now_s + MOST_SKEW_S else None
 
     @contextmanager
     def open(self) -> Iterator[Callable[[int], None]]:

@@ -130,11 +130,12 @@ class RunMetrics:
         """Where the time went and what is degraded, from the whole story."""
         began_s = self._clock.monotonic_s()
         mark = PositionMark(self._folder)
-        time = account(self._events, run=self._run, seen_at_s=mark.last_set_s())
+        seen_s = mark.last_set_by(self._clock.wall_s())
+        time = account(self._events, run=self._run, seen_at_s=seen_s)
         for part, micros in time.micros.items():
             self._book.put(table.GOODPUT, None if micros is None else micros / 1e6, self._run, part.name.lower())
         self._put(table.ETTR, time.ettr)
-        found = degraded(self._events, seen_at_s=mark.last_set_s(), seen_position=mark.read())
+        found = degraded(self._events, seen_at_s=seen_s, seen_position=mark.read())
         for kind in table.DEGRADATIONS:
             holds = any(one.kind == kind for one in found.standing)
             self._book.put(table.DEGRADED, float(holds), self._run, kind)

@@ -25,9 +25,9 @@ from failsoft.training.accounting.stretches import (
     Stage,
     Stretch,
 )
+from failsoft.training.progress import MOST_SKEW_S
 
 _LONGEST_S = 1e9  # thirty years: more is no measurement
-_SKEW_S = 60.0  # a sign of life is dated by the storage's clock
 
 
 class Timeline:
@@ -229,7 +229,7 @@ def _position(event: Event, otherwise: int) -> int:
 def _last_seen_s(event: Event) -> float | None:
     """None where it is no time, or one after the event that tells it: nobody died later than that."""
     seen_s = event.data.get("last_seen_s")
-    return seen_s if is_finite(seen_s) and 0.0 <= seen_s <= event.at_s + _SKEW_S else None
+    return seen_s if is_finite(seen_s) and 0.0 <= seen_s <= event.at_s + MOST_SKEW_S else None
 
 
 def _micros(seconds: object) -> int:

@@ -77,9 +77,10 @@ def whereabouts(run_folder: Path, events: Sequence[Event], *, now_s: float) -> W
     words_s = [event.at_s for event in mine[-1:]] + ([] if seen_s is None else [seen_s])
     words_s += [] if progress is None else [progress.updated_at_s]
     age_s = min((now_s - word_s for word_s in words_s), key=_how_odd, default=None)
-    time = account(mine, run=run, seen_at_s=seen_s)
+    known_s = mark.last_set_by(now_s)
+    time = account(mine, run=run, seen_at_s=known_s)
     resting = time.over if progress is None else progress.phase in _AT_REST
-    summary = summarise(mine, run=run, seen_at_s=seen_s, seen_position=mark.read())
+    summary = summarise(mine, run=run, seen_at_s=known_s, seen_position=mark.read())
     look = progress or _by_the_ledger(mine, summary)
     return Whereabouts(
         run=run,
