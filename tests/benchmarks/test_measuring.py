@@ -74,7 +74,19 @@ def test_an_unknown_benchmark_is_refused_with_the_names_there_are(capsys: pytest
     assert "small_parts" in capsys.readouterr().out
 
 
-LONG = ("console", "gateway", "growth", "incident", "loader", "race", "recovery", "shadow")
+LONG = (
+    "checkpoint",
+    "console",
+    "fallback",
+    "gateway",
+    "growth",
+    "guard",
+    "incident",
+    "loader",
+    "race",
+    "recovery",
+    "shadow",
+)
 """Start clusters and kill some, load a machine as far as it goes, or take half a minute."""
 TABLES = {"growth": "more", "race": "sheets"}
 """Of these the quick form compares nothing: it draws curves, and replays an incident."""

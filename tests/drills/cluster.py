@@ -35,7 +35,7 @@ PORT_FLAGS = (
 FIRST_PORT, LAST_PORT = 20_000, 31_000
 _handed_out: set[int] = set()
 _HEAD_TRIES = 4
-_STARTED = "This command will now block forever"
+STARTED = "This command will now block forever"
 """What ``ray start --block`` says once its node has registered."""
 
 
@@ -167,7 +167,7 @@ def _is_up(head: Head, process: subprocess.Popen[bytes], log: Path) -> bool:
         jobs = httpx.get(f"{head.dashboard_url}/api/jobs/", headers=token, timeout=5)
     except httpx.HTTPError:
         return False
-    return jobs.status_code == 200 and _STARTED in said
+    return jobs.status_code == 200 and STARTED in said
 
 
 def run(head: Head, *command: str, timeout_s: float) -> str:

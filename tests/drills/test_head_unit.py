@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.units import SYSTEMD, UNITS
-from tests.drills.cluster import BIN, child, free_ports, wait_until
-from tests.drills.test_leaving_node import NODE_IS_UP
+from tests.drills.cluster import BIN, STARTED, child, free_ports, wait_until
 
 pytestmark = pytest.mark.drill
 
@@ -81,7 +80,7 @@ def asked(words: list[str], variables: dict[str, str]) -> subprocess.CompletedPr
 def head(words: list[str], variables: dict[str, str], address: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     with child(words, environment=variables, log=log) as process:
         probe = [str(BIN / "ray"), "health-check", "--address", address]
-        wait_until(lambda: NODE_IS_UP in log.read_text("utf-8"), what="the node", timeout_s=240)
+        wait_until(lambda: STARTED in log.read_text("utf-8"), what="the node", timeout_s=240)
         assert asked(probe, variables).returncode == 0, "the unit's ExecStartPost would fail"
         yield process
 
