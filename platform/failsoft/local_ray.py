@@ -15,6 +15,9 @@ from contextlib import contextmanager
 
 from failsoft.errors import ConfigError, NoRayError
 
+_NICENESS = "RAY_worker_niceness"
+"""Ray's default of 15 would let whatever else runs on this machine, such as a client, starve a model that serves."""
+
 
 @contextmanager
 def local_ray(*, num_cpus: int) -> Iterator[None]:
@@ -63,6 +66,7 @@ def settle_environment() -> None:
     Raises:
         ConfigError: this process loaded Ray with other settings already.
     """
+    os.environ.setdefault(_NICENESS, "0")
     if os.environ.get("RAY_AUTH_MODE") == "token" and os.environ.get("RAY_AUTH_TOKEN"):
         return
     if "ray" in sys.modules:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,19 +65,20 @@ class Traffic:
 
     async def _run(self) -> None:
         texts = itertools.cycle(self.texts)
-        async with httpx.AsyncClient(base_url=self.url, timeout=20.0) as client, asyncio.TaskGroup() as group:
+        patience, room = ClientTimeout(total=20.0), TCPConnector(keepalive_timeout=5.0)  # and no request meets a close
+        async with ClientSession(self.url, timeout=patience, connector=room) as client, asyncio.TaskGroup() as group:
             due_s = time.monotonic()
             while not self._stop.is_set():
                 group.create_task(self._ask(client, next(texts)))
                 due_s += 1.0 / self.rate_hz
                 await asyncio.sleep(max(0.0, due_s - time.monotonic()))
 
-    async def _ask(self, client: httpx.AsyncClient, text: Any) -> None:
+    async def _ask(self, client: ClientSession, text: Any) -> None:
         sent_s = time.monotonic()
         try:
-            response = await client.post("/v1/predict", json={self.field_name: text})
-            status, body = response.status_code, response.json()
-        except (httpx.HTTPError, ValueError) as error:
+            async with client.post("/v1/predict", json={self.field_name: text}) as response:
+                status, body = response.status, await response.json()
+        except (ClientError, TimeoutError, ValueError) as error:
             status, body = 0, {"error": repr(error)}
         self.replies.append(Reply(sent_s=sent_s, done_s=time.monotonic(), status=status, body=body, text=text))
 

@@ -10,13 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 
 from failsoft.demo.answers import Seen
 from failsoft.health.clock import Clock
 
 _KEPT = ("source", "degrade_reason", "stage", "epoch", "confidence", "refused_confidence", "intent")
 """Fields of an answer that are remembered."""
+
+_CONNECTIONS, _PATIENCE_S, _IDLE_S = 256, 20.0, 5.0
+"""An idle connection is let go before any server would close it just as a request is sent."""
 
 Prepare = Callable[[str, random.Random], str]
 
@@ -71,15 +74,15 @@ class SteadyTraffic:
         self._thread.join(timeout=60.0)
 
     async def _run(self) -> None:
-        limits = httpx.Limits(max_connections=256, max_keepalive_connections=64)
-        async with httpx.AsyncClient(timeout=20.0, limits=limits) as client, asyncio.TaskGroup() as group:
+        patience, room = ClientTimeout(total=_PATIENCE_S), TCPConnector(limit=_CONNECTIONS, keepalive_timeout=_IDLE_S)
+        async with ClientSession(timeout=patience, connector=room) as client, asyncio.TaskGroup() as group:
             due_s = self._clock.monotonic_s()
             while not self._stop.is_set():
                 group.create_task(self._ask(client, self._rng.choice(self._questions)))
                 due_s += self._interval_s
                 await asyncio.sleep(max(0.0, due_s - self._clock.monotonic_s()))
 
-    async def _ask(self, client: httpx.AsyncClient, question: Question) -> None:
+    async def _ask(self, client: ClientSession, question: Question) -> None:
         phase, text = self._phase, self._prepare(question.text, self._rng)
         sent_s = self._clock.monotonic_s()
         status, body = await _post(client, self._url, text)
@@ -94,10 +97,10 @@ class SteadyTraffic:
             self._newest, self.stage = newest, answer.stage
 
 
-async def _post(client: httpx.AsyncClient, url: str, text: str) -> tuple[int, dict[str, Any]]:
+async def _post(client: ClientSession, url: str, text: str) -> tuple[int, dict[str, Any]]:
     """Status and body; status 0 when no answer came, which counts as a lost request."""
     try:
-        response = await client.post(url, json={"text": text})
-        return response.status_code, response.json() if response.status_code == 200 else {}
-    except (httpx.HTTPError, ValueError):
+        async with client.post(url, json={"text": text}) as response:
+            return response.status, await response.json() if response.status == 200 else {}
+    except (ClientError, TimeoutError, ValueError):
         return 0, {}
