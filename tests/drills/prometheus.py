@@ -18,7 +18,7 @@ from tests.conftest import ROOT
 from tests.drills.cluster import child, free_ports, wait_until
 
 RULES = ROOT / "deploy" / "prometheus" / "failsoft.rules.yml"
-EVERY = "1s"
+EVERY = "2s"
 
 
 class Prometheus:
@@ -61,7 +61,7 @@ def prometheus(scrapes: str, folder: Path) -> Iterator[Prometheus]:
     """For the time of the block; skips the test where there is none.
 
     Args:
-        scrapes: the address that it scrapes each second.
+        scrapes: the address that it scrapes every other second.
         folder: gets configuration, data and log.
     """
     found = shutil.which("prometheus")

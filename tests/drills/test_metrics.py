@@ -34,12 +34,16 @@ from tests.serving.tracing.receiver import attributes, receiving
 
 pytestmark = pytest.mark.drill
 
-QUICK = {"RAY_metrics_report_interval_ms": "1000"}
-"""Ray's processes report each second and not every ten."""
+QUICK = {"RAY_metrics_report_interval_ms": "2000", "RAY_worker_niceness": "0"}
+"""Ray's processes report every other second and not every ten; what scrapes and asks does not outrank the model."""
+RATE_HZ, SEEN_HZ = 12.0, 3.0
+"""Requests a second, of which two slow cores shed few beside all that; and what Prometheus must see of them."""
 GATE_REPORT = """{"results": [
   {"name": "size", "passed": true, "value": 1.0, "limit": 2.0, "why": "", "waived": null},
   {"name": "skew: logits", "passed": false, "value": 1.0, "limit": 2.0, "why": "", "waived": "known"}]}"""
 FAULTS = '[{"kind": "nan_batch", "position": 150}, {"kind": "nan_batch", "position": 160}]'
+FALSE = {"FailsoftDegraded", "FailsoftEpochsDisagree", "FailsoftControllerSilent"}
+"""Alarms that a sound app does not raise; without their `for`, they may see a process that came up before another."""
 SCRAPES, EVERY_S, DEARER = 20, 15.0, 3.0
 """How often a scrape is measured, Prometheus' usual interval, and how often the CPU it may cost of writing its text."""
 RARE = {
@@ -164,11 +168,11 @@ def test_an_app_is_seen_and_one_whose_model_answers_nobody_is_told(
     with (
         receiving() as collector,
         serving(head, tmp_path / "serve.log", f"traces={collector.url}") as url,
-        Traffic(url, TEXTS, rate_hz=30.0) as traffic,
+        Traffic(url, TEXTS, rate_hz=RATE_HZ) as traffic,
     ):
         by_the_model = 'sum(rate(ray_failsoft_serving_requests_total{source="primary",reason="none"}[30s]))'
-        wait_until(lambda: (watcher.value(by_the_model) or 0) > 5, what="answers by the model", timeout_s=120)
-        assert not {"FailsoftDegraded", "FailsoftEpochsDisagree", "FailsoftControllerSilent"} & set(watcher.firing())
+        wait_until(lambda: (watcher.value(by_the_model) or 0) > SEEN_HZ, what="answers by the model", timeout_s=120)
+        wait_until(lambda: not FALSE & watcher.firing().keys(), what="no alarm of a sound app", timeout_s=60)
         wait_for_all(head, serving_metrics.SERVING_METRICS)
         assert names_in(scraped(head)) <= TABLE.keys()
         waived = 'max(ray_failsoft_release_gates{result="waived"})'
@@ -177,7 +181,7 @@ def test_an_app_is_seen_and_one_whose_model_answers_nobody_is_told(
         run(head, "failsoft", "degrade", "--url", url, "--why", "drill", timeout_s=60)
         wait_until(lambda: "FailsoftDegraded" in watcher.firing(), what="the alert of DEGRADED", timeout_s=60)
         why = 'sum(rate(ray_failsoft_serving_requests_total{source!="primary",reason="stage"}[30s]))'
-        wait_until(lambda: (watcher.value(why) or 0) > 5, what="answers by the fallback", timeout_s=60)
+        wait_until(lambda: (watcher.value(why) or 0) > SEEN_HZ, what="answers by the fallback", timeout_s=60)
         for metric in ("serving_stage", "rollout_stage"):
             wait_until(partial(is_told_by_app, watcher, metric), what=f"the app of {metric}", timeout_s=60)
         collector.wait(lambda it: bool(it.named("failsoft.fallback")))
