@@ -107,7 +107,7 @@ def test_an_app_that_does_not_answer_is_no_reference(tmp_path: Path) -> None:
     drilled = subject("http://127.0.0.1:9", settle_within_s=0.3)
     reference = drilled.reference(tmp_path)
     assert not reference.good
-    assert "ConnectError" in reference.why
+    assert "ClientConnectorError" in reference.why
     drilled.close()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 
 from failsoft.drills.serving.answers import Answer, Expectation
 from failsoft.drills.serving.course import by_model
@@ -74,11 +74,11 @@ class Traffic:
 
     async def _run(self) -> None:
         target, number = self._asking.target, 0
-        limits = httpx.Limits(max_connections=_MOST_CONNECTIONS, max_keepalive_connections=64)
+        patience, room = ClientTimeout(total=target.patience_s), TCPConnector(limit=_MOST_CONNECTIONS)
         headers = {"content-type": "application/json", **target.headers}
         due_s = self._clock.monotonic_s()
         async with (
-            httpx.AsyncClient(timeout=target.patience_s, limits=limits, headers=headers) as client,
+            ClientSession(timeout=patience, connector=room, headers=headers) as client,
             asyncio.TaskGroup() as group,
         ):
             while not self._stop.is_set():
@@ -87,14 +87,13 @@ class Traffic:
                 due_s += 1.0 / target.rate_hz
                 await asyncio.sleep(max(0.0, due_s - self._clock.monotonic_s()))
 
-    async def _ask(self, client: httpx.AsyncClient, payload: int) -> None:
+    async def _ask(self, client: ClientSession, payload: int) -> None:
         target, sent_s = self._asking.target, self._clock.monotonic_s()
         content = None if target.method == "GET" else self._bodies[payload]
         try:
-            async with asyncio.timeout(target.patience_s):
-                response = await client.request(target.method, self._asking.url, content=content)
-            status, body, reason = response.status_code, _body(response), ""
-        except (httpx.HTTPError, TimeoutError) as error:
+            async with client.request(target.method, self._asking.url, data=content, allow_redirects=False) as response:
+                status, body, reason = response.status, _body(await response.read()), ""
+        except (ClientError, TimeoutError) as error:
             status, body, reason = 0, None, error.__class__.__name__
         done_s = self._clock.monotonic_s()
         reply = Reply(payload=payload, status=status, body=body, sent_s=sent_s, done_s=done_s, reason=reason)
@@ -140,9 +139,9 @@ def read_answer(asking: Asking, reply: Reply) -> Answer:
     )
 
 
-def _body(response: httpx.Response) -> Any:
+def _body(content: bytes) -> Any:
     """Parsed where it is JSON, else as text."""
     try:
-        return json_value(response.content)
+        return json_value(content)
     except ValueError:
-        return response.text
+        return content.decode("utf-8", "replace")
