@@ -28,8 +28,15 @@ def test_a_rollback_is_known_by_the_batches_that_it_took_back() -> None:
 
 def test_a_batch_of_the_burst_met_the_steps_that_were_undone_only_later() -> None:
     history = history_of(BOOK)
-    assert history.undone_before(8) == frozenset()
-    assert history.undone_before(11) == frozenset(range(4, 11))
+    assert history.undone_in(range(8)) == frozenset()
+    assert history.undone_in(range(11)) == frozenset(range(4, 11))
+
+
+def test_a_rollback_far_beyond_what_is_walked_costs_no_more_than_the_walk() -> None:
+    told = [event("run_started", position=0), event("rolled_back", position=2**62, snapshot_position=0)]
+    history = history_of(LetterBook(letters=()), told)
+    assert history.undone_in(range(2**62 - 3, 2**62 + 4)) == frozenset(range(2**62 - 3, 2**62))
+    assert history.undone_in(range(2**62 - 3, 2**62 - 1)) == frozenset()
 
 
 def test_a_rollback_that_took_nothing_back_is_known_from_the_ledger() -> None:

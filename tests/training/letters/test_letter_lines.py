@@ -144,7 +144,9 @@ BEGUN: dict[str, object] = {
     [
         [{"begun": {}}],
         [{"begun": BEGUN | {"position": "x"}}],
+        [{"begun": BEGUN | {"position": 2**62, "total_batches": 2**62}}],
         [{"begun": BEGUN | {"world": 0}}],
+        [{"begun": BEGUN | {"world": 2**40}}],
         [{"begun": BEGUN | {"global_batch": 0}}],
         [{"begun": BEGUN | {"position": math.inf}}],
         [{"begun": BEGUN}, {"saved": 4}],

@@ -29,6 +29,9 @@ from failsoft.training.accounting.consumed import (
 )
 from failsoft.training.batches import GlobalBatches
 
+_MOST_RANKS = 1_000_000
+"""Each is looked for by name; a mark that says more was not left by a run."""
+
 
 class Record(NamedTuple):
     """One rank's share of one batch."""
@@ -188,7 +191,7 @@ def _generation(folder: Path) -> Generation | None:
 
 
 def _begun(folder: Path, begun: dict[str, Any], marks: Sequence[dict[str, Any]]) -> Generation:
-    if int(begun["world"]) < 1:
+    if not 1 <= int(begun["world"]) <= _MOST_RANKS:
         raise ValueError(f"world is {begun['world']}")
     return Generation(
         folder=folder,

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from failsoft.errors import ArtifactMissingError
+from failsoft.errors import ArtifactMissingError, DamagedArtifactError
 from failsoft.training.accounting.consumed_history import (
     Generation,
     Reach,
@@ -32,6 +32,8 @@ from failsoft.training.batches import GlobalBatches
 from failsoft.training.letters.requeue import RequeueEntry, read_requeue
 
 _EVERYTHING = range(2**62)
+_MOST_EPOCHS = 1_000_000
+"""Each is judged by itself."""
 
 
 class Fate(StrEnum):
@@ -104,7 +106,7 @@ def verify(run_folder: Path, *, max_ids: int = 16) -> Verification:
 
     Raises:
         ArtifactMissingError: the run kept no record.
-        DamagedArtifactError: its record is not as a run leaves it.
+        DamagedArtifactError: its record is not as a run leaves it, or says what no run can have come to.
     """
     generations = read_generations(run_folder)
     if not generations:
@@ -117,6 +119,11 @@ def verify(run_folder: Path, *, max_ids: int = 16) -> Verification:
     reached = max(reached_by(latest), latest.position)
     planned = min(reached, latest.total_batches)
     epochs = -(-planned // latest.batches.batches_per_epoch)
+    if epochs > _MOST_EPOCHS:
+        raise DamagedArtifactError(
+            f"{latest.folder} says that the run came to batch {reached}, which is epoch {epochs}, more than a run can "
+            "have, so nothing can be proven from this record; see what is known of the run: failsoft runs"
+        )
     judge = _Judge(run_folder, path, latest, reached)
     return Verification(
         run=run_folder.name,

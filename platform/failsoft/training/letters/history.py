@@ -50,10 +50,14 @@ class History:
         factors = [one.rate_factor for one in self.rollbacks if one.at == position and one.rate_factor is not None]
         return factors[-1] if factors else None
 
-    def undone_before(self, position: int) -> frozenset[int]:
-        """Batches of which the state had no trace left when the batch at ``position`` was met."""
-        past = (rollback for rollback in self.rollbacks if rollback.at <= position)
-        return frozenset(undone for rollback in past for undone in range(rollback.since, rollback.at))
+    def undone_in(self, span: range) -> frozenset[int]:
+        """Batches of a span of which the state had no trace left when the batch at its end was met.
+
+        Never more work than the span is long: where a rollback lies is what a file says, and may be anything.
+        """
+        past = (range(one.since, one.at) for one in self.rollbacks if one.at <= span.stop)
+        both = (range(max(span.start, undone.start), undone.stop) for undone in past)
+        return frozenset(position for undone in both for position in undone)
 
 
 def history_of(book: LetterBook, events: Iterable[Event] = ()) -> History:

@@ -137,7 +137,7 @@ class Walker:
 
     def _walk(self, reached: Reached, position: int) -> None:
         state, total = reached.parts.state, position - reached.position
-        undone = self.history.undone_before(position)
+        undone = self.history.undone_in(range(reached.position, position))
         restore_rng(reached.generators[0])
         for at in range(reached.position, position):
             self.watch(at - (position - total), total)
