@@ -93,3 +93,25 @@ def test_what_a_killed_writer_left_aside_goes_like_all_else(tmp_path: Path) -> N
 def test_it_travels_to_another_process(tmp_path: Path) -> None:
     cache = pickle.loads(pickle.dumps(filled(tmp_path)))  # noqa: S301 -- it is our own
     assert cache.size_bytes() > 0
+
+
+@pytest.mark.parametrize("kind", ["folder", "fifo", "link", "link to nowhere"])
+def test_what_is_no_lock_under_the_locks_name_keeps_the_cache_bounded_and_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    folder, foreign = tmp_path / "cache", tmp_path / "foreign"
+    folder.mkdir()
+    foreign.write_text("theirs", "utf-8")
+    make = {
+        "folder": Path.mkdir,
+        "fifo": os.mkfifo,
+        "link": lambda lock: lock.symlink_to(foreign),
+        "link to nowhere": lambda lock: lock.symlink_to(tmp_path / "nowhere"),
+    }
+    make[kind](folder / "lock")
+    cache = filled(folder)
+    assert 0 < cache.size_bytes() <= 11 * SIZE
+    assert cache.refused == 0
+    assert foreign.read_text("utf-8") == "theirs"
+    assert not (tmp_path / "nowhere").exists()
+    assert sum("is not of this cache" in record.message for record in caplog.records) == (kind != "fifo")
