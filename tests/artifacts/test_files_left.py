@@ -7,12 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from failsoft.artifacts import store, syncing
+from failsoft.artifacts.asides import replace_whole
 from failsoft.artifacts.store import write_durably
+from failsoft.training.survival.notice import drop_notice, drop_resize
+from failsoft.training.survival.preflight_record import Record, write_record
 
 HOUR_S = 3600.0
 KILLED = """
@@ -106,3 +110,37 @@ def test_what_can_not_be_swept_stops_no_write(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(Path, "unlink", refuse)
     write_durably(tmp_path / "other.json", b"x")
     assert (tmp_path / "other.json").read_bytes() == b"x"
+
+
+NOTED: dict[str, Callable[[Path], object]] = {
+    "a notice": lambda folder: drop_notice(folder, "the node is drained"),
+    "a resize": lambda folder: drop_resize(folder, "more workers"),
+    "a preflight's record": lambda folder: write_record(folder, Record()),
+}
+
+
+@pytest.mark.parametrize("what", NOTED)
+def test_a_small_note_removes_what_killed_writers_left_and_leaves_nothing(tmp_path: Path, what: str) -> None:
+    left = aged(left_by_a_killed_writer(tmp_path))
+    NOTED[what](tmp_path)
+    assert not left.exists()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("what", NOTED)
+def test_what_a_killed_writer_of_a_small_note_left_goes_with_a_later_write(
+    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", _refuse)
+        patch.setattr(Path, "unlink", _refuse)  # as dead as a process can be here
+        with pytest.raises(OSError, match="refused"):
+            NOTED[what](tmp_path)
+    (found,) = tmp_path.iterdir()
+    aged(found)
+    replace_whole(tmp_path / "other.json", b"an hour later")
+    assert [path.name for path in tmp_path.iterdir()] == ["other.json"]
+
+
+def _refuse(_path: Path, *_args: object, **_options: object) -> None:
+    raise OSError("refused")

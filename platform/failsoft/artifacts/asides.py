@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -56,6 +57,33 @@ def being_written(file: Path) -> Iterator[None]:
         yield
     finally:
         os.close(held)
+
+
+def replace_whole(path: Path, content: bytes) -> None:
+    """Replace one file: a reader sees the old or the new content, never a part.
+
+    For what need not outlive a loss of power, and must not wait for a disk as ``write_durably`` does. What killed
+    writers left aside in that folder is removed.
+
+    Raises:
+        OSError: the folder takes none; the old content stands.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = aside_of(path)
+    try:
+        with being_written(aside):
+            aside.write_bytes(content)
+            aside.replace(path)
+    except BaseException:  # the half-written file must not stay; re-raised
+        with suppress(OSError):  # storage that refuses this, too: what it said first is told
+            aside.unlink(missing_ok=True)
+        raise
+    remove_files_left(path)
+
+
+def aside_of(path: Path) -> Path:
+    """A name beside a file under which its next content is written; found by :func:`remove_files_left`."""
+    return path.with_name(f"{HIDDEN}{path.name}-{secrets.token_hex(4)}")
 
 
 def remove_files_left(beside: Path) -> None:

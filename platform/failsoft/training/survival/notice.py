@@ -25,6 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from failsoft.artifacts.asides import replace_whole
 from failsoft.errors import ConfigError
 from failsoft.health.clock import Clock
 from failsoft.health.json_object import json_value
@@ -139,10 +140,7 @@ def drop_resize(run_folder: Path, why: str) -> Path:
 
 
 def _drop(path: Path, why: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(f".{os.getpid()}.aside")
-    aside.write_text(json.dumps({"why": why}), "utf-8")
-    aside.replace(path)
+    replace_whole(path, json.dumps({"why": why}).encode())
     return path
 
 

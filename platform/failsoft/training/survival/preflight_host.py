@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from failsoft.artifacts.asides import aside_of
 from failsoft.health.clock import Clock
 from failsoft.training.snapshots.host_memory import available_ram_bytes
 from failsoft.training.survival.preflight import Finding, NodeReport, failed, not_here, passed
@@ -44,7 +45,8 @@ def disk_answers(folder: Path, node: str, clock: Clock, write: Write = write_thr
         write: puts bytes on it.
     """
     began_s = clock.monotonic_s()
-    aside, whole = (folder / f".preflight-{node[:16]}-{os.getpid()}{end}" for end in (".tmp", ""))
+    trial = folder / f"preflight-{node[:16]}"
+    aside, whole = aside_of(trial), aside_of(trial)  # a killed preflight's go with a later write to that folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write(aside, _TRIAL)

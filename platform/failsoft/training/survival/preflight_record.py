@@ -6,12 +6,12 @@ A node is excluded by one failed preflight and taken back after some in a row th
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
+from failsoft.artifacts.asides import replace_whole
 from failsoft.health.json_object import is_count, json_object
 from failsoft.health.lifecycle import Lifecycle, Move
 from failsoft.training.survival.preflight import NodeReport
@@ -158,11 +158,6 @@ def write_record(folder: Path, record: Record) -> None:
     Raises:
         OSError: the disk refuses; the old record stands.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    aside = folder / f".{RECORD_NAME}.{os.getpid()}.tmp"
     nodes = {node: asdict(known) for node, known in record.nodes.items()}
-    try:
-        aside.write_text(json.dumps({"v": _VERSION, "preflights": record.preflights, "nodes": nodes}), "utf-8")
-        aside.replace(folder / RECORD_NAME)
-    finally:
-        aside.unlink(missing_ok=True)
+    content = json.dumps({"v": _VERSION, "preflights": record.preflights, "nodes": nodes})
+    replace_whole(folder / RECORD_NAME, content.encode())
