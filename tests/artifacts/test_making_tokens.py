@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from failsoft.artifacts.tokens import make_token
+from failsoft.artifacts.tokens import TokenPlace, make_token
+from failsoft.health.clock import ManualClock, SystemClock
 
 SUPPORT = ["links and locks", "no links", "neither"]
 
@@ -33,25 +34,25 @@ def token(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_it_is_made_for_its_owner_alone_and_nothing_else_stays(token: Path) -> None:
-    make_token(token)
+    make_token(token, SystemClock())
     assert len(token.read_text("utf-8")) == 32
     assert token.stat().st_mode & 0o777 == 0o600
     assert list(token.parent.iterdir()) == [token]
 
 
 def test_one_that_is_there_stays(token: Path) -> None:
-    make_token(token)
+    make_token(token, SystemClock())
     before = token.read_text("utf-8")
-    make_token(token)
+    make_token(token, SystemClock())
     assert token.read_text("utf-8") == before
 
 
-def test_many_that_make_one_at_once_find_one_whole_token(token: Path, request: pytest.FixtureRequest) -> None:
+def test_many_that_make_one_at_once_find_one_whole_token(token: Path) -> None:
     together, found = threading.Barrier(16), list[str]()
 
     def make() -> None:
         together.wait()
-        make_token(token)
+        make_token(token, SystemClock())
         found.append(token.read_text("utf-8"))
 
     makers = [threading.Thread(target=make) for _ in range(16)]
@@ -60,9 +61,53 @@ def test_many_that_make_one_at_once_find_one_whole_token(token: Path, request: p
     for maker in makers:
         maker.join()
     assert [len(text) for text in found] == [32] * 16
-    if "neither" not in request.node.name:  # there the last one holds, which whoever reads it finds out at once
-        assert len(set(found)) == 1
+    assert len(set(found)) == 1
     assert list(token.parent.iterdir()) == [token]
+
+
+def test_one_that_comes_in_between_stays_though_there_are_neither_links_nor_locks(
+    token: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = os.link
+
+    def after_another(*paths: Path) -> None:
+        token.write_text("another one's token, made meanwhile", "utf-8")
+        link(*paths)
+
+    monkeypatch.setattr(os, "link", after_another)
+    monkeypatch.setattr(Path, "exists", lambda _path: False)  # whoever looked before that saw nothing
+    make_token(token, SystemClock())
+    assert token.read_text("utf-8") == "another one's token, made meanwhile"
+    assert list(token.parent.iterdir()) == [token]
+
+
+def test_a_disk_that_takes_no_byte_leaves_no_empty_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_call: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    written = list[int]()
+
+    def full(handle: int, content: bytes) -> int:
+        written.append(handle)
+        if len(written) > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return len(content)
+
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        make_token(tmp_path / "operator-token", SystemClock())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_ones_token_that_stays_empty_is_waited_for_a_moment_and_left(tmp_path: Path) -> None:
+    token, clock = tmp_path / "operator-token", ManualClock()
+    token.touch()
+    make_token(token, clock)
+    assert list(tmp_path.iterdir()) == [token]
+    assert token.read_bytes() == b""
+    assert 0.9 < clock.monotonic_s() < 1.1
 
 
 def test_a_folder_that_takes_nothing_is_an_error_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,5 +116,14 @@ def test_a_folder_that_takes_nothing_is_an_error_that_says_so(tmp_path: Path, mo
 
     monkeypatch.setattr(os, "link", full)
     with pytest.raises(OSError, match="No space left"):
-        make_token(tmp_path / "operator-token")
+        make_token(tmp_path / "operator-token", SystemClock())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_token_that_another_process_is_just_writing_is_read_when_it_is_whole(tmp_path: Path) -> None:
+    token = tmp_path / "operator-token"
+    token.touch(0o600)
+    writer = threading.Timer(0.1, token.write_text, ("a-token-that-is-long-enough", "utf-8"))
+    writer.start()
+    assert TokenPlace(whose="operator", variable="NO_SUCH_VARIABLE", path=token).is_plain
+    writer.join()

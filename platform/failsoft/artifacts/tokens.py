@@ -19,6 +19,7 @@ from pathlib import Path
 
 from failsoft.artifacts.asides import HIDDEN, alone_in
 from failsoft.errors import ConfigError
+from failsoft.health.clock import Clock, SystemClock
 
 _log = logging.getLogger(__name__)
 MIN_CHARS = 16
@@ -29,6 +30,8 @@ DIGEST_MARK = "sha256:"
 _DIGEST_BYTES = 32
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EACCES})
 """What file systems without hard links say (FAT, some of networks and of FUSE)."""
+_WHOLE_WITHIN_S, _LOOK_S = 1.0, 0.01
+"""Between making a token's file and its one write lies less than a millisecond, if nothing kills the process."""
 Digests = Callable[[], tuple[bytes, ...]]
 """SHA-256 of each token that opens at this moment."""
 
@@ -124,8 +127,10 @@ class TokenPlace:
         given = os.environ.get(self._variable)
         if given:
             return Tokens.read(given, whose=self._whose, where=f"${self._variable}")
-        if not self._seen and not self._path.exists():
-            make_token(self._path)
+        if not self._seen:
+            if not self._path.exists():
+                make_token(self._path, SystemClock())
+            _wait_until_whole(self._path, SystemClock())  # another process may be making it
         self._seen = _marks(self._path)  # before it is read: what is written meanwhile is read at the next look
         if self._path.stat().st_mode & 0o077:
             raise ConfigError(f"{self._path} can be read by other users; run: chmod 600 {self._path}")
@@ -157,33 +162,53 @@ def _marks(path: Path) -> tuple[int, ...]:
     return found.st_mtime_ns, found.st_ino, found.st_size, found.st_mode
 
 
-def make_token(path: Path) -> None:
+def make_token(path: Path, clock: Clock) -> None:
     """Write a new token under its final name, whole, unless another process has done so in between: one token holds.
+
+    Args:
+        path: the token's file.
+        clock: for waiting until another one's is whole, where the file system can neither link nor lock.
 
     Raises:
         OSError: the folder takes none.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f"{HIDDEN}{path.name}-{secrets.token_hex(4)}")
-    handle = os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    token = secrets.token_urlsafe(24).encode()
     try:
-        os.write(handle, secrets.token_urlsafe(24).encode())
-        os.fsync(handle)
-        _link_or_rename(aside, path)
+        _write_new(aside, token)
+        _link_or_make(aside, path, token)
     except FileExistsError:
-        pass
+        _wait_until_whole(path, clock)
     finally:
-        os.close(handle)
         aside.unlink(missing_ok=True)
 
 
-def _link_or_rename(aside: Path, path: Path) -> None:
-    """A rename takes the place of what is there, so those who do that look and rename one after the other."""
+def _write_new(path: Path, token: bytes) -> None:
+    handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        os.write(handle, token)
+        os.fsync(handle)
+    except OSError:
+        path.unlink(missing_ok=True)  # nobody takes half a token for one
+        raise
+    finally:
+        os.close(handle)
+
+
+def _link_or_make(aside: Path, path: Path, token: bytes) -> None:
+    """Where there are no links, who makes the file at all wins, on any machine; a lock lets the others see it whole."""
     try:
         os.link(aside, path)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
         with alone_in(path.parent):
-            if not path.exists():
-                aside.rename(path)
+            _write_new(path, token)
+
+
+def _wait_until_whole(path: Path, clock: Clock) -> None:
+    """Of one that stays empty whoever reads it says so."""
+    until_s = clock.monotonic_s() + _WHOLE_WITHIN_S
+    while path.is_file() and not path.stat().st_size and clock.monotonic_s() < until_s:
+        clock.sleep_s(_LOOK_S)

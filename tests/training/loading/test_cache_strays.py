@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -102,7 +103,7 @@ def test_what_is_no_lock_under_the_locks_name_keeps_the_cache_bounded_and_is_sai
     folder, foreign = tmp_path / "cache", tmp_path / "foreign"
     folder.mkdir()
     foreign.write_text("theirs", "utf-8")
-    make = {
+    make: dict[str, Callable[[Path], object]] = {
         "folder": Path.mkdir,
         "fifo": os.mkfifo,
         "link": lambda lock: lock.symlink_to(foreign),
