@@ -107,6 +107,16 @@ async def test_many_quiet_gateways_notice_together_what_none_notices_alone(tmp_p
         assert 3 <= gateway < 12  # judged as it was counted: the answer to the report that told it brings the news
 
 
+async def test_a_batch_that_can_not_be_read_does_not_keep_its_gateways_others_from_counting(tmp_path: Path) -> None:
+    async with running(tmp_path) as controller:
+        outcomes = {Outcome.GOOD: 1, Outcome.WEAK: 60}
+        good = OutcomeBatch(gateway="g", sequence=2, epoch=1, arm=Arm.SUBJECT, mirrored=False, outcomes=outcomes)
+        odd = good.as_json() | {"sequence": 1, "outcomes": {"of a later version": 1}}
+        assert plan_of(await controller.report([odd, good.as_json()])).stage is Stage.DEGRADED
+    events = [event for event in read_ledger(Home(root=tmp_path).ledger).events if event.kind == "report_unreadable"]
+    assert [event.count("count") for event in events] == [1]
+
+
 async def test_rest_and_order_run_by_themselves(tmp_path: Path) -> None:
     async with running(tmp_path) as controller:
         await controller.force(0.2, "drill", "me")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -106,12 +107,47 @@ def batch(gateway: str, sequence: int) -> OutcomeBatch:
     return OutcomeBatch(gateway=gateway, sequence=sequence, epoch=1, arm=Arm.SUBJECT, mirrored=False, outcomes=outcomes)
 
 
+def unheard(kind: str, why: str, **data: Any) -> None:
+    raise AssertionError(f"{kind}: {why} {data}")
+
+
+UNREADABLE: dict[str, Any] = {
+    "half a count": {"outcomes": {"good": 1.5}},
+    "an outcome of another version": {"outcomes": {"splendid": 1}},
+    "an arm of another version": {"arm": "third"},
+    "a name that is none": {"gateway": 7},
+    "nothing at all": None,
+}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_a_batch_that_can_not_be_read_holds_up_no_other_one_and_is_told(kind: str) -> None:
+    told = list[tuple[str, str, dict[str, Any]]]()
+    inbox = Inbox(lambda what, why, **data: told.append((what, why, data)))
+    odd: Any = UNREADABLE[kind] and batch("g1", 1).as_json() | UNREADABLE[kind]
+    inbox.put([odd, batch("g1", 2).as_json()])
+    inbox.put([odd])
+    inbox.put([batch("g2", 1).as_json(), odd])
+    assert sorted((one.gateway, one.sequence) for one in inbox.take()) == [("g1", 2), ("g2", 1)]
+    assert [(what, data) for what, _why, data in told] == [("report_unreadable", {"count": 3})]
+    assert "batch" in told[0][1]
+
+
+def test_many_that_can_not_be_read_are_told_of_ever_more_seldom() -> None:
+    counts = list[int]()
+    inbox = Inbox(lambda _what, _why, **data: counts.append(data["count"]))
+    for _ in range(100):
+        inbox.put([{}])
+        assert list(inbox.take()) == []
+    assert counts == [1, 2, 4, 8, 16, 32, 64]
+
+
 def test_of_each_gateway_the_newest_report_waits_which_holds_those_before() -> None:
-    inbox = Inbox()
+    inbox = Inbox(unheard)
     for last in (1, 2, 3):
-        inbox.put([batch("g1", sequence) for sequence in range(1, last + 1)])
-    inbox.put([batch("g2", 1)])
-    inbox.put([batch("g1", 1), batch("g1", 2)])  # sent before, and came later
+        inbox.put([batch("g1", sequence).as_json() for sequence in range(1, last + 1)])
+    inbox.put([batch("g2", 1).as_json()])
+    inbox.put([batch("g1", 1).as_json(), batch("g1", 2).as_json()])  # sent before, and came later
     inbox.put([])
     taken = sorted((one.gateway, one.sequence) for one in inbox.take())
     assert taken == [("g1", 1), ("g1", 2), ("g1", 3), ("g2", 1)]
@@ -119,8 +155,8 @@ def test_of_each_gateway_the_newest_report_waits_which_holds_those_before() -> N
 
 
 def test_where_one_report_can_not_be_counted_those_of_others_wait_on() -> None:
-    inbox = Inbox()
+    inbox = Inbox(unheard)
     for gateway in ("g1", "g2", "g3"):
-        inbox.put([batch(gateway, 1)])
+        inbox.put([batch(gateway, 1).as_json()])
     next(inbox.take())  # and whoever takes it stumbles
     assert len(list(inbox.take())) == 2

@@ -31,7 +31,6 @@ from failsoft.serving.rollout.controller_config import ControllerConfig
 from failsoft.serving.rollout.course import Course
 from failsoft.serving.rollout.desk import Desk, Inbox
 from failsoft.serving.rollout.duties import Duties
-from failsoft.serving.rollout.evidence import OutcomeBatch
 from failsoft.serving.rollout.gate_record import remembered
 from failsoft.serving.rollout.rollout import Rollout
 from failsoft.serving.rollout.rollout_metrics import RolloutMetrics
@@ -75,7 +74,7 @@ class Controller:
         home, clock = Home.find(Path(config.home)), SystemClock()
         self._look_at_replicas, self._end, self._desk = look, end, Desk(clock)
         self._around = HomeSurroundings(home, clock, self._push)
-        self._news, self._inbox = asyncio.Event(), Inbox()
+        self._news, self._inbox = asyncio.Event(), Inbox(self._around.record)
         self._looking: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._roll_call, self._labels = RollCall(clock), LabelPost(clock)
@@ -135,7 +134,7 @@ class Controller:
 
     async def report(self, batches: list[dict[str, Any]]) -> str:
         """Count outcomes, and judge at once when one of them is bad; the plan after that."""
-        self._inbox.put([OutcomeBatch.of(batch) for batch in batches])
+        self._inbox.put(batches)
         await self._do(self._take)
         return self._plan()
 

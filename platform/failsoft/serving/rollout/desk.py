@@ -9,11 +9,11 @@ the one that storage gets last. What waits is bounded, since those who hear noth
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from failsoft.errors import PlanStoreError
+from failsoft.errors import ConfigError, PlanStoreError
 from failsoft.health.clock import Clock
 from failsoft.serving.rollout.evidence import OutcomeBatch
 
@@ -22,6 +22,9 @@ ResultT = TypeVar("ResultT")
 MOST_WAITING = 1000
 """Orders, trips and reports; each holds one of the calls that the controller answers at a time, most of which are
 polls for plans (``_MAX_CALLS`` in controller.py)."""
+
+_MOST_SAID = 1000
+"""Characters of why a batch can't be read: it is quoted there."""
 
 
 class Desk:
@@ -90,20 +93,43 @@ class Inbox:
     """Reports that wait for their turn: one of each gateway.
 
     A gateway that hears nothing tells all of it again with what came since, so its newest report holds the one before.
+    A batch that can't be read (of another version, or damaged) will not be readable the next time either: it is
+    dropped, counted and told, and its gateway goes on.
+
+    Args:
+        record: called with an event's kind, reason and data; told of what can't be read, the first time and whenever twice as much was dropped.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, record: Callable[..., object]) -> None:
         self._newest: dict[str, Sequence[OutcomeBatch]] = {}
+        self._record = record
+        self._why = ""
+        self._told = 0
+        self.unreadable = 0
+        """Batches that were dropped."""
 
-    def put(self, report: Sequence[OutcomeBatch]) -> None:
+    def put(self, report: Sequence[Mapping[str, Any]]) -> None:
         """A gateway's batches, oldest first; a report that was overtaken by a later one is none."""
-        if not report:
+        read = [batch for body in report if (batch := self._read(body)) is not None]
+        if not read:
             return
-        known = self._newest.get(report[-1].gateway)
-        if known is None or known[-1].sequence <= report[-1].sequence:
-            self._newest[report[-1].gateway] = report
+        known = self._newest.get(read[-1].gateway)
+        if known is None or known[-1].sequence <= read[-1].sequence:
+            self._newest[read[-1].gateway] = read
 
     def take(self) -> Iterator[OutcomeBatch]:
-        """All that waits; may be called in another thread than :meth:`put`."""
+        """All that waits; may be called in another thread than :meth:`put`, and writes down what was dropped."""
         while self._newest:
             yield from self._newest.popitem()[1]
+        if self.unreadable >= max(1, 2 * self._told):
+            self._told = self.unreadable
+            why = f"{self._told} batches of gateways' reports could not be read and were dropped; the last: {self._why}"
+            self._record("report_unreadable", why, count=self._told)
+
+    def _read(self, body: Mapping[str, Any]) -> OutcomeBatch | None:
+        try:
+            return OutcomeBatch.of(body)
+        except ConfigError as error:
+            self.unreadable += 1
+            self._why = str(error)[:_MOST_SAID]
+            return None
