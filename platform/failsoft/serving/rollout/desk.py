@@ -97,7 +97,8 @@ class Inbox:
     dropped, counted and told, and its gateway goes on.
 
     Args:
-        record: called with an event's kind, reason and data; told of what can't be read, the first time and whenever twice as much was dropped.
+        record: called with an event's kind, reason and data, of what can't be read: the first time, and whenever twice
+            as much was dropped.
     """
 
     def __init__(self, record: Callable[..., object]) -> None:
