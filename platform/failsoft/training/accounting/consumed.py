@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from failsoft.errors import ConfigError
+from failsoft.health.ledger_files import append_line
 from failsoft.training.batches import GlobalBatches
-from failsoft.training.letters.deadletters import append_line
 
 if TYPE_CHECKING:
     from failsoft.training.ranks import Ranks  # loads torch, which readers of the record need not wait for

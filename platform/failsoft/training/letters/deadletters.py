@@ -9,13 +9,13 @@ torch, so that letters can be listed at once.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from failsoft.errors import ConfigError
+from failsoft.training.letters.generations import append_turning_over
 from failsoft.training.letters.letter import MAX_IDS, UNDONE, Circumstances, DeadLetter, letter_of, undone_letter
 from failsoft.training.letters.letter_lines import RESUMED_AT
 from failsoft.training.letters.letterbook import LETTERS_FOLDER, read_dead_letters
@@ -27,7 +27,6 @@ __all__ = [
     "DeadLetter",
     "DeadLetters",
     "LetterPolicy",
-    "append_line",
     "letter_of",
     "read_dead_letters",
     "undone_letter",
@@ -92,28 +91,10 @@ class DeadLetters:
         line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            if self.path.exists() and self.path.stat().st_size + len(line) > self.policy.max_file_bytes:
-                self.path.replace(self.path.with_suffix(".old.jsonl"))
-            append_line(self.path, line)
+            append_turning_over(self.path, line, max_bytes=self.policy.max_file_bytes)
         except OSError as error:
             self.lost += 1
             if self.lost == 1:
                 self._on_lost(f"{error}; some dead letters are not written down, training goes on")
             return False
         return True
-
-
-def append_line(path: Path, line: bytes) -> None:
-    """Append a line in one write, after a newline where the last line was torn, so that it does not drown in it.
-
-    Raises:
-        OSError: the disk refused; what it took of the line is torn.
-    """
-    handle = os.open(path, os.O_APPEND | os.O_CREAT | os.O_RDWR, 0o600)
-    try:
-        size = os.fstat(handle).st_size
-        mend = b"\n" if size and os.pread(handle, 1, size - 1) != b"\n" else b""
-        if os.write(handle, mend + line) != len(mend) + len(line):
-            raise OSError(f"{path} took only a part of a line")
-    finally:
-        os.close(handle)

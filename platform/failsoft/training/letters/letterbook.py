@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from failsoft.errors import ConfigError
+from failsoft.training.letters.generations import lines_of, newer_of
 from failsoft.training.letters.letter import DeadLetter
 from failsoft.training.letters.letter_lines import RESUMED_AT, parse_line
 
@@ -71,7 +72,8 @@ class Burst:
 
 def read_letter_book(folder: Path) -> LetterBook:
     """Read all letters below ``folder``; an absent folder holds none. Torn lines are passed over and counted."""
-    files = [_File(rank, list(_lines(paths))) for rank, paths in sorted(_by_rank(folder).items())]
+    ranks = sorted(_by_rank(folder).items())
+    files = [_File(rank, [parse_line(line) for line in lines_of(path) if line.strip()]) for rank, path in ranks]
     standing: dict[tuple[int, int], DeadLetter] = {}
     overtaken: dict[tuple[int, int], DeadLetter] = {}
     for file in files:
@@ -141,16 +143,7 @@ def _overtakes(mark: dict[str, Any], letter: DeadLetter) -> bool:
     return bool(mark["at_s"] > letter.at_s and letter.position >= mark[RESUMED_AT])
 
 
-def _by_rank(folder: Path) -> dict[int, list[Path]]:
-    paths: dict[int, list[Path]] = {}
-    for path in sorted(folder.glob("rank-*.jsonl"), key=lambda path: ".old." not in path.name):
-        digits = path.name.split(".")[0].removeprefix("rank-")
-        if digits.isdecimal():
-            paths.setdefault(int(digits), []).append(path)
-    return paths
-
-
-def _lines(paths: Iterable[Path]) -> Iterator[DeadLetter | dict[str, Any] | None]:
-    for path in paths:
-        with path.open("rb") as lines:
-            yield from (parse_line(line) for line in lines if line.strip())
+def _by_rank(folder: Path) -> dict[int, Path]:
+    found = {newer_of(path) for path in folder.glob("rank-*.jsonl")}
+    ranks = ((path.stem.removeprefix("rank-"), path) for path in sorted(found))
+    return {int(digits): path for digits, path in ranks if digits.isdecimal()}

@@ -18,7 +18,7 @@ from typing import TypeGuard
 
 from failsoft.errors import ConfigError
 from failsoft.health.json_object import is_count, is_finite, json_object
-from failsoft.training.letters.deadletters import append_line
+from failsoft.health.ledger_files import append_line
 from failsoft.training.letters.letter import DeadLetter
 from failsoft.training.letters.letterbook import LETTERS_FOLDER, LetterBook, read_letter_book
 

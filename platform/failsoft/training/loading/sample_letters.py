@@ -14,7 +14,7 @@ from typing import Any
 
 from failsoft.health.clock import Clock
 from failsoft.health.json_object import is_count, json_object
-from failsoft.training.letters.deadletters import append_line
+from failsoft.training.letters.generations import append_turning_over, lines_of, newer_of
 from failsoft.training.letters.letter_lines import is_text, is_time
 from failsoft.training.loading.bad import BadKind, BadSample
 
@@ -67,17 +67,15 @@ class SampleLetters:
     def _append(self, line: bytes) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            if self.path.exists() and self.path.stat().st_size + len(line) > self._max_file_bytes:
-                self.path.replace(self.path.with_suffix(".old.jsonl"))
-            append_line(self.path, line)
+            append_turning_over(self.path, line, max_bytes=self._max_file_bytes)
         except OSError:
             self.lost += 1
 
 
 def read_sample_letters(folder: Path) -> tuple[SampleLetter, ...]:
     """All letters of single samples below a run's dead letters, by rank, oldest first; torn lines are passed over."""
-    files = sorted(folder.glob(SAMPLES_PATTERN), key=lambda path: (path.name.split(".")[0], ".old" not in path.name))
-    lines = (line for path in files for line in path.read_bytes().splitlines())
+    files = sorted({newer_of(path) for path in folder.glob(SAMPLES_PATTERN)})
+    lines = (line for path in files for line in lines_of(path))
     return tuple(letter for letter in map(_parsed, lines) if letter is not None)
 
 
