@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 from failsoft.errors import ConfigError
 from failsoft.health.clock import ManualClock
 from failsoft.health.ledger_files import archives
+from failsoft.serving.settings import settings_of
 from failsoft.serving.watching import answer_history
 from failsoft.serving.watching.answer_history import AnswerHistory
 from failsoft.serving.watching.redaction import HIDDEN
 from failsoft.serving.watching.specimens import (
+    DEFAULT_HIDES,
     MAX_CHARACTERS,
     SpecimenPolicy,
     Specimens,
@@ -182,6 +184,34 @@ def test_none_are_kept_where_none_are_wanted_and_a_pattern_that_is_none_is_refus
     assert line["specimens"] == []
     with pytest.raises(ConfigError, match="no regular expression"):
         SpecimenPolicy(hides=("(",))
+
+
+@pytest.mark.parametrize("pattern", [r"(a+)+b", r"\w+\s*\w*\s*\w*x", r"(?:\d+[ -]?)+x"])
+def test_a_pattern_that_can_hold_the_gateway_for_ever_is_refused_when_it_is_configured(pattern: str) -> None:
+    with pytest.raises(ConfigError, match="can take for ever") as refusal:
+        settings_of({"hide_patterns": [pattern]}).gateway()
+    assert repr(pattern) in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *DEFAULT_HIDES,
+        r"\d+",
+        r"\b[A-Z]{2}\d{2}(?: ?\w{4}){2,7}\b",
+        r"\w+@\w+\.com",
+        r"sk-\w{20,}",
+        r"(?:\d[ -]?){13,16}",
+    ],
+)
+def test_patterns_of_what_people_hide_are_taken(pattern: str) -> None:
+    assert settings_of({"hide_patterns": [pattern]}).gateway().specimens.hides == (pattern,)
+
+
+@pytest.mark.parametrize("pattern", ["a{99999999999999999999}", "(" * 5000 + ")" * 5000])
+def test_a_pattern_beyond_what_the_matcher_holds_is_refused_in_words(pattern: str) -> None:
+    with pytest.raises(ConfigError, match="no regular expression"):
+        SpecimenPolicy(hides=(pattern,))
 
 
 async def test_spans_are_written_and_full_files_put_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

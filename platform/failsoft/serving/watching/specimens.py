@@ -18,11 +18,14 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from failsoft.errors import ConfigError
+from failsoft.models.patterns import may_take_for_ever
 from failsoft.serving.tracing.spans import kept_trace_id
 from failsoft.serving.watching.redaction import HIDDEN, Redaction
 
 MAX_CHARACTERS = 300
 """Of a text or a shape; the rest is cut."""
+_MOST_SEARCHED = 4 * MAX_CHARACTERS
+"""Of a text, for what is to be hidden; a text within an instance may have two thirds more."""
 _WORDS = re.compile(r"\w{4,}")
 DEFAULT_HIDES = (
     r"[\w.+-]{1,64}@[\w-]{1,63}\.[\w.]+",  # addresses of mail (RFC 5321's bounds; without them a text costs its square)
@@ -57,14 +60,25 @@ class SpecimenPolicy:
     """Names of an instance's fields that are not kept, at whatever depth, not even as a shape."""
 
     def __post_init__(self) -> None:
-        """Refuse a pattern that is none."""
+        """Refuse a pattern that is none, or that can hold up the gateway."""
         if not 0 <= self.per_span <= 100:
             raise ConfigError(f"per_span is {self.per_span}; use 0 to 100 (5 suits)")
         for pattern in self.hides:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ConfigError(f"hides has {pattern!r}, which is no regular expression ({error})") from error
+            _refuse_bad_hide(pattern)
+
+
+def _refuse_bad_hide(pattern: str) -> None:
+    """It is tried on what callers write, who may know how to make it slow."""
+    said = f"hides has {pattern[:200]!r}"
+    try:
+        re.compile(pattern)
+        endless = may_take_for_ever(pattern, chars=_MOST_SEARCHED)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ConfigError(f"{said}, which is no regular expression ({error})") from error
+    if endless:
+        raise ConfigError(
+            f"{said}, which can take for ever in a text of {_MOST_SEARCHED} characters; repeat less in it"
+        )
 
 
 class Whose(NamedTuple):
@@ -151,7 +165,7 @@ def shape_of(text: str) -> str:
 
 def hidden(text: str, patterns: Sequence[re.Pattern[str]]) -> str:
     """The text without what the patterns find, at most ``MAX_CHARACTERS`` of it; what can't be written is replaced."""
-    text = text[: 4 * MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
+    text = text[:_MOST_SEARCHED].encode("utf-8", "replace").decode("utf-8")
     for pattern in patterns:
         text = pattern.sub(HIDDEN, text)
     return text[:MAX_CHARACTERS]
