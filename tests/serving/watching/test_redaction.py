@@ -81,3 +81,17 @@ def test_what_is_deeper_than_anybody_reads_ends_nothing() -> None:
         deep = [deep]
     assert redaction("name").as_json(deep) is None
     assert SECRET not in str(redaction("name").without_fields(deep))
+
+
+def test_patterns_are_tried_on_no_more_characters_than_an_instance_may_have() -> None:
+    tried = list[int]()
+
+    class Counting:
+        def sub(self, _by: str, text: str) -> str:
+            tried.append(len(text))
+            return HIDDEN
+
+    counting: Any = Counting()
+    many = {f"f{number}": "x" * MOST_CHARACTERS for number in range(400)}
+    assert Redaction((), [counting]).as_json(many) is None
+    assert sum(tried) <= MOST_CHARACTERS

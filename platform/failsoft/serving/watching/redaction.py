@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 HIDDEN = "▮"
@@ -15,6 +16,15 @@ _MOST_LEAVES, _DEEPEST = 500, 20
 
 class _TooLargeError(Exception):
     """Only within this file."""
+
+
+@dataclass
+class _Seen:
+    """How much of an instance was looked at."""
+
+    leaves: int = 0
+    characters: int = 0
+    """In its texts."""
 
 
 class Redaction:
@@ -51,14 +61,15 @@ class Redaction:
     def as_json(self, value: Any) -> str | None:
         """An instance that ``failsoft replay`` can try again; None: it is too large, or no JSON."""
         try:
-            written = json.dumps(self._plain(self.without_fields(value), [0], _DEEPEST), allow_nan=True)
+            written = json.dumps(self._plain(self.without_fields(value), _Seen(), _DEEPEST), allow_nan=True)
         except _TooLargeError:
             return None
         return written if len(written) <= MOST_CHARACTERS else None
 
-    def _plain(self, value: Any, seen: list[int], depth: int) -> Any:
-        seen[0] += 1
-        if seen[0] > _MOST_LEAVES or depth == 0:
+    def _plain(self, value: Any, seen: _Seen, depth: int) -> Any:
+        seen.leaves += 1
+        seen.characters += len(value) if isinstance(value, str) else 0  # before any pattern is tried on it
+        if seen.leaves > _MOST_LEAVES or seen.characters > MOST_CHARACTERS or depth == 0:
             raise _TooLargeError
         if isinstance(value, Mapping):
             return {str(name): self._plain(inner, seen, depth - 1) for name, inner in value.items()}
@@ -67,7 +78,7 @@ class Redaction:
         return self._leaf(value)
 
     def _leaf(self, value: Any) -> Any:
-        if isinstance(value, str) and len(value) <= MOST_CHARACTERS:
+        if isinstance(value, str):
             return self.text(value.encode("utf-8", "replace").decode("utf-8"))
         if value is None or isinstance(value, bool | float):
             return value
