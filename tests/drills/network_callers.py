@@ -12,7 +12,7 @@ from tests.drills.netns import Machine, machine_of
 from tests.drills.network_cluster import NetworkCluster, network_cluster
 from tests.drills.serving_support import Reply, Traffic, wait_for
 
-RATE_HZ = 20.0
+RATE_HZ = 10.0
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,8 @@ from tests.drills.private_cluster import QUICK_HEARTBEATS
 PORT, DASHBOARD = 8000, 8265
 NODE_IS_UP = "will now block forever"
 _TRIES = 4
+_YIELDING = ["nice", "-n", "5"]
+"""Of the workers: of machines on the same cores, one that comes up is waited for 15 s by itself, and no longer."""
 SETTINGS = QUICK_HEARTBEATS | {
     "RAY_health_check_failure_threshold": "6",  # three machines on one: what answers late is not dead
     "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "1",
@@ -39,7 +41,7 @@ SETTINGS = QUICK_HEARTBEATS | {
     "OMP_NUM_THREADS": "1",
     "PYTHONPATH": str(ROOT),
 }
-_STORE = ["--object-store-memory", str(80 * 1024 * 1024), "--disable-usage-stats", "--block"]
+_START = [str(BIN / "ray"), "start", "--object-store-memory", str(80 * 1024 * 1024), "--disable-usage-stats", "--block"]
 CONFIG: dict[str, Any] = {
     "proxy_location": "EveryNode",
     "http_options": {"host": "0.0.0.0", "port": PORT},  # noqa: S104 -- in a namespace that only this test reaches
@@ -77,29 +79,32 @@ class NetworkCluster:
             f"--dashboard-port={DASHBOARD}",
         ]
         more = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(self.folder / "gcs")}
-        # Ray refuses to start where the last head was while it sees others' processes that name that one: machines here
-        # are networks apart, and share one table of processes.
-        (self.folder / "ray" / "ray_current_cluster").unlink(missing_ok=True)
-        log, _ = self._node(self.head, [*address, f"--temp-dir={self.folder / 'ray'}"], more)
-        try:
-            wait_until(self._head_answers, what="the head", timeout_s=120)
-        except TimeoutError as error:
-            error.add_note(log.read_text("utf-8", "replace")[-3000:])
-            raise
+        self._come_up(self.head, [*address, f"--temp-dir={self.folder / 'ray'}"], more)
+        wait_until(self._head_answers, what="the head", timeout_s=120)
 
     def add_worker(self, name: str) -> Machine:
-        """One CPU more; returns when it has joined. Ray gives a node half a minute, a busy machine may need more."""
+        """One CPU more; returns when it has joined."""
         machine = self.net.add(name)
         options = [f"--address={self.head.address}:6379", f"--node-ip-address={machine.address}", "--num-cpus=1"]
+        self._come_up(machine, options, before=_YIELDING)
+        self.workers.append(machine)
+        return machine
+
+    def _come_up(
+        self, machine: Machine, options: list[str], more: dict[str, str] | None = None, *, before: Sequence[str] = ()
+    ) -> None:
+        """Ray gives a node half a minute, a busy machine may need more: started again, as by its systemd unit."""
         log = self.folder
         for _ in range(_TRIES):
-            log, process = self._node(machine, options)
-            wait_until(partial(_has_come_or_gone, log, process), what=f"node {name}", timeout_s=120)
+            # Ray refuses to start where the last head was while it sees others' processes that name that one: machines
+            # here are networks apart, and share one table of processes.
+            (self.folder / "ray" / "ray_current_cluster").unlink(missing_ok=True)
+            log, process = self._node(machine, [*before, *_START, *options], more)
+            wait_until(partial(_has_come_or_gone, log, process), what=f"node {machine.name}", timeout_s=120)
             if NODE_IS_UP in log.read_text("utf-8", "replace"):
-                self.workers.append(machine)
-                return machine
+                return
             machine.lose_power()
-        raise RuntimeError(f"node {name} does not come up: {log.read_text('utf-8', 'replace')[-3000:]}")
+        raise RuntimeError(f"node {machine.name} does not come up: {log.read_text('utf-8', 'replace')[-3000:]}")
 
     def deploy(self, config: dict[str, Any] = CONFIG, *, within_s: float = 120.0) -> None:
         """``serve deploy``, and wait until the app runs."""
@@ -157,12 +162,11 @@ class NetworkCluster:
         return command_environment(self.home.root) | SETTINGS
 
     def _node(
-        self, machine: Machine, options: list[str], more: dict[str, str] | None = None
+        self, machine: Machine, words: list[str], more: dict[str, str] | None
     ) -> tuple[Path, subprocess.Popen[bytes]]:
         self._lives += 1
         log = self.folder / f"{machine.name}-{self._lives}.log"
-        words = machine.inside([str(BIN / "ray"), "start", *_STORE, *options])
-        started = child(words, environment=self.environment() | (more or {}), log=log)
+        started = child(machine.inside(words), environment=self.environment() | (more or {}), log=log)
         return log, self._stack.enter_context(started)
 
     def _head_answers(self) -> bool:
