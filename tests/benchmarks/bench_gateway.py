@@ -28,6 +28,7 @@ DEFAULT, BARE, LEAN = "bare Ray Serve, defaults", "bare Ray Serve, fast ingress"
 OURS, DEGRADED = "failsoft, fast ingress", "failsoft degraded, fast ingress"
 SAFE, SINGLE = "failsoft, safe ingress", "FastAPI + pybreaker, one process"
 PLAIN = "FastAPI, one process"
+LITSERVE = "LitServe"
 AGAIN = OURS + CONTROL
 LEVELS = (1, 16, 64)
 SECONDS, WARM_S = 1.2, 0.3
@@ -63,6 +64,7 @@ OTHERS = Field(
         OURS: ("ours", Ingress.FAST),
         SINGLE: ("single", Ingress.SAFE),
         PLAIN: ("plain", Ingress.SAFE),
+        LITSERVE: ("litserve", Ingress.SAFE),
     },
     rounds={1: 4, 64: 4},
     budget_s=130.0,
@@ -99,6 +101,8 @@ CLAIMS = {
     "p50_nets_over_single_process": Claim(over=OURS, under=SINGLE, clients=1, of_latency=True),
     "throughput_plain_process_over_nets": Claim(over=OURS, under=PLAIN, clients=64, of_latency=False),
     "p50_nets_over_plain_process": Claim(over=OURS, under=PLAIN, clients=1, of_latency=True),
+    "throughput_litserve_over_nets": Claim(over=OURS, under=LITSERVE, clients=64, of_latency=False),
+    "p50_nets_over_litserve": Claim(over=OURS, under=LITSERVE, clients=1, of_latency=True),
 }
 """Throughputs of A over B are the seconds of B over those of A. Both of a claim stood in the same field."""
 

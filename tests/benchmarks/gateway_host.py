@@ -83,6 +83,15 @@ def single(home: Path, port: int, *, with_breaker: bool = True) -> Iterator[None
 
 
 @contextmanager
+def litserve(home: Path, port: int) -> Iterator[None]:
+    """LitServe around the model."""
+    from tests.benchmarks.gateway_litserve import litserve
+
+    with litserve(home, port):
+        yield
+
+
+@contextmanager
 def window(home: Path, port: int) -> Iterator[None]:
     """FastAPI with a sliding window around a model that can be made to answer badly, all in one process."""
     from tests.benchmarks.gateway_single import serving
@@ -102,6 +111,7 @@ ON_RAY: dict[str, Callable[[Path, int], AbstractContextManager[None]]] = {
 ALONE: dict[str, Callable[[Path, int], AbstractContextManager[None]]] = {
     "single": single,
     "plain": partial(single, with_breaker=False),
+    "litserve": litserve,
     "window": window,
 }
 

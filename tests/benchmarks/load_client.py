@@ -92,7 +92,17 @@ class Connection(asyncio.Protocol):
         whole = held.endswith(_LAST_CHUNK) if length is None else len(held) >= head_end + 4 + int(length[1])
         if whole:
             self.out, self._held = False, b""
-            self._answered(self, int(held[9:12]), held[head_end + 4 :])
+            body = held[head_end + 4 :]
+            self._answered(self, int(held[9:12]), joined(body) if length is None else body)
+
+
+def joined(chunks: bytes) -> bytes:
+    """The body that a server sent in chunks; whole ones, the last and empty one too (RFC 9112, 7.1)."""
+    body, at = b"", 0
+    while size := int(chunks[at : (line_end := chunks.index(b"\r\n", at))].split(b";")[0], 16):
+        body += chunks[line_end + 2 : line_end + 2 + size]
+        at = line_end + 2 + size + 2
+    return body
 
 
 def request_bytes(host: str, body: bytes, path: str = PATH) -> bytes:

@@ -96,11 +96,8 @@ def serving(full: bool, _: Path) -> Outcome:
         outcome = gateway.measure(quick=False)
     else:
         hosts = {name: gateway.FAST.hosts[name] for name in (gateway.BARE, gateway.OURS)}
-        hosts |= {name: gateway.OTHERS.hosts[name] for name in (gateway.SINGLE, gateway.PLAIN)}
+        hosts |= {name: gateway.OTHERS.hosts[name] for name in (gateway.SINGLE, gateway.PLAIN, gateway.LITSERVE)}
         outcome = gateway.raced([gateway.Field(hosts=hosts, rounds={1: 5, 64: 5}, budget_s=110.0)])
-    absent = [name for name in ("litserve", "bentoml") if find_spec(name) is None]
-    if absent:
-        outcome.notes.append(f"{' and '.join(absent)}: not installed, not measured; plain FastAPI stands in")
     return outcome
 
 
@@ -134,6 +131,7 @@ _STALLS = (
 _SERVERS = (
     ("bare", "bare Ray Serve, same ingress"),
     ("lean_bare", "lean bare Ray Serve, same ingress"),
+    ("litserve", "LitServe"),
     ("single_process", "FastAPI and pybreaker"),
     ("plain_process", "FastAPI"),
 )

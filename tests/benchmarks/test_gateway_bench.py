@@ -55,16 +55,20 @@ def connected() -> tuple[Connection, list[tuple[int, bytes]]]:
 
 WITH_LENGTH = b'HTTP/1.1 200 OK\r\nContent-Length: 21\r\n\r\n{"source": "primary"}'
 CHUNKED = b"HTTP/1.1 429 Many\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+CHUNKS = b'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0a;x=1\r\n{"source":\r\nB\r\n "primary"}\r\n0\r\n\r\n'
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
-@pytest.mark.parametrize(("answer", "status"), [(WITH_LENGTH, 200), (CHUNKED, 429)])
-def test_an_answer_is_told_once_however_it_is_cut(answer: bytes, status: int, size: int) -> None:
+@pytest.mark.parametrize(
+    ("answer", "status", "body"),
+    [(WITH_LENGTH, 200, b'{"source": "primary"}'), (CHUNKED, 429, b"{}"), (CHUNKS, 200, b'{"source": "primary"}')],
+)
+def test_an_answer_is_told_once_and_whole_however_it_is_cut(answer: bytes, status: int, body: bytes, size: int) -> None:
     connection, answers = connected()
     for start in range(0, len(answer), size):
         assert connection.out
         connection.data_received(answer[start : start + size])
-    assert [found for found, _ in answers] == [status]
+    assert answers == [(status, body)]
     assert not connection.out
 
 
