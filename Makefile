@@ -15,7 +15,7 @@
 VENV := .venv
 STAMP := $(VENV)/.set-up
 RUN := $(VENV)/bin
-LANDING := cluster_commands metrics serving_incident shared_window training_hang training_job torn_writes package
+LANDING := cluster_commands documented_alone metrics serving_incident shared_window training_hang training_job torn_writes package
 
 .PHONY: demo test drill landing soak bench package lint format style types layers setup clean help
 .DEFAULT_GOAL := help

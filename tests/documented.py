@@ -92,6 +92,11 @@ def without_comment(line: str) -> str:
     return re.sub(r"\s{2,}", " ", (fits[1] if fits else line).removeprefix("$ ")).strip()
 
 
+def python_of(document: str) -> list[str]:
+    """Its blocks of Python."""
+    return [code for language, code in FENCE.findall((ROOT / document).read_text("utf-8")) if language == "python"]
+
+
 def the_one(document: str, start: str) -> Shown:
     """The document's command of these words, else its only one that begins so.
 

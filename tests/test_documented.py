@@ -16,7 +16,8 @@ from tests.documented import NOT_HERE, commands_in, shown_commands, the_one, typ
 from tests.drills.outcome_page import drills_of, page
 from tests.drills.outcomes import read_record, write_page
 
-DRILLS = sorted((ROOT / "tests" / "drills").glob("test_documented_*.py"))
+FOLDER = ROOT / "tests" / "drills"
+DRILLS = [FOLDER / "conftest.py", *sorted(FOLDER.glob("test_documented_*.py"))]
 SHOWN = shown_commands()
 
 DOCUMENT = """# A page

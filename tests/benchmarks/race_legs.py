@@ -193,7 +193,7 @@ LEGS: Mapping[str, Leg] = {
     ),
     "recovery": Leg(
         run=recovery,
-        limit_s=480.0,
+        limit_s=1200.0,
         claims=[
             Claim(ratio="failsoft_over_ray_default", what=_BACK, against="bare Ray Train"),
             Claim(ratio="failsoft_over_torchrun", what=_BACK, against="torchrun"),

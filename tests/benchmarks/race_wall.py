@@ -25,7 +25,7 @@ KINDS: Mapping[str, str] = {
     "bare Ray Serve, old image put back": "redeployed",
     "sliding window in FastAPI": "window",
 }
-RATE_HZ, WARM, BAD_SHARE = 50.0, 100, 1.0
+RATE_HZ, WARM, BAD_SHARE = 50.0, 200, 1.0
 WATCHED_S, PATIENCE_S, ORDERED_AFTER = 20.0, 60.0, 20
 
 
@@ -55,7 +55,7 @@ class Seen:
     @property
     def returns(self) -> int:
         """How often callers met bad answers again after a second without any."""
-        marks = [second for second, share in enumerate(self.success(WATCHED_S)) if share < 1.0]
+        marks = [second for second, share in enumerate(self.success(WATCHED_S)) if share is not None and share < 1.0]
         return sum(later - earlier > 1 for earlier, later in itertools.pairwise(marks))
 
     @property
@@ -67,14 +67,18 @@ class Seen:
     def _after(self) -> list[Reply]:
         return [reply for reply in self.replies if reply.done_s >= self.broken_s]
 
-    def success(self, span_s: float, *, before_s: float = 0.0) -> list[float]:
-        """Share of good answers by the second in which they were sent, from ``before_s`` before the break."""
+    def success(self, span_s: float, *, before_s: float = 0.0) -> list[float | None]:
+        """Share of good answers by the second in which they were sent, from ``before_s`` before the break.
+
+        None for a second in which nobody asked.
+        """
         counts: dict[int, list[int]] = {}
         for reply in self.replies:
             second = int(reply.sent_s - self.broken_s + before_s)
             if reply.sent_s - self.broken_s + before_s >= 0.0:
                 counts.setdefault(second, []).append(good(reply))
-        return [sum(found) / len(found) for second in range(int(span_s + before_s)) if (found := counts.get(second))]
+        asked = [counts.get(second) for second in range(int(span_s + before_s))]
+        return [sum(found) / len(found) if found else None for found in asked]
 
 
 def good(reply: Reply) -> bool:

@@ -194,6 +194,7 @@ def test_what_callers_got_is_told_second_by_second() -> None:
     random.Random(1).shuffle(replies)
     seen = Seen(name="x", replies=tuple(replies), broken_s=10.0)
     assert seen.success(4.0, before_s=1.0) == [1.0, 0.5, 1.0, 0.0, 1.0]
+    assert seen.success(2.0, before_s=3.0) == [None, None, 1.0, 0.5, 1.0], "seconds without a request keep their place"
     assert (seen.bad, seen.lost, seen.returns) == (1, 1, 1)
     assert seen.last_bad_s == pytest.approx(2.31)
 

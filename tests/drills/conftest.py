@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from failsoft.artifacts.home import Home
+from tests.drills.fresh_checkout import Shell, fresh_checkout
 from tests.serving.tiny_release import publish_tiny
 
 
@@ -24,6 +27,25 @@ def serving_home(tiny_releases: Path, tmp_path: Path) -> Home:
     """A home of this test's own, with the release and without any plan."""
     shutil.copytree(tiny_releases, tmp_path / "releases")
     return Home.find(tmp_path)
+
+
+@pytest.fixture
+def shell() -> Iterator[Shell]:
+    """In a fresh checkout, its environment switched on as the README has it."""
+    top = Path(tempfile.mkdtemp(prefix="fsd-", dir="/tmp"))
+    try:
+        with fresh_checkout(top) as made:
+            made.type("README.md", "source .venv/bin/activate")
+            yield made
+    finally:
+        shutil.rmtree(top, ignore_errors=True)
+
+
+@pytest.fixture
+def with_release(shell: Shell, tiny_releases: Path) -> Shell:
+    """Its home has a release already: trained once for all drills."""
+    shutil.copytree(tiny_releases, shell.checkout / "work" / "releases")
+    return shell
 
 
 @pytest.fixture(scope="session")
