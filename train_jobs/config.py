@@ -94,8 +94,10 @@ class JobConfig:
     """Address of a store that checkpoints are copied to, and that a run without local ones goes on from: s3://…"""
     remote_stop_after_s: float | None = None
     """Stop when no copy could be made for so long; None: trouble with the remote store alone stops nothing."""
+    epochs: int | None = None
+    """Passes over the samples, over which the learning rate falls as well; None takes the preset's."""
     max_batches: int | None = None
-    """End after so many global batches; None takes the preset's epochs."""
+    """End after so many global batches, sooner than the epochs would; None takes them all."""
     backoff: BackoffPolicy = field(default_factory=BackoffPolicy)
     """Waits of the supervisor between attempts."""
     resize: ResizePolicy = field(default_factory=ResizePolicy)
@@ -182,9 +184,7 @@ class JobConfig:
         most = WorkerRange.of(self.workers).most
         if not self.ray_patience_s >= 0.0:
             raise ConfigError(f"ray_patience_s is {self.ray_patience_s}; use 0 or more seconds")
-        for name in ("threads_per_worker", "snapshot_every_steps", "checkpoint_every_steps"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; use 1 or more")
+        self._refuse_counts_below_one()
         self._refuse_hasty_watch()
         for fault in self.faults.faults:
             if fault.rank >= most:
@@ -192,8 +192,14 @@ class JobConfig:
                     f"faults plan {fault.kind} for rank {fault.rank}, and the ranks of {most} workers end at "
                     f"{most - 1}: it would never strike"
                 )
-        if self.max_batches is not None and self.max_batches < 1:
-            raise ConfigError(f"max_batches is {self.max_batches}; use 1 or more, or None for the preset's length")
+
+    def _refuse_counts_below_one(self) -> None:
+        at_will = {name: "or None for the preset's length" for name in ("epochs", "max_batches")}
+        needed = dict.fromkeys(("threads_per_worker", "snapshot_every_steps", "checkpoint_every_steps"), "")
+        for name, rather in (needed | at_will).items():
+            given = getattr(self, name)
+            if given is not None and given < 1:
+                raise ConfigError(f"{name} is {given}; use 1 or more{rather and f', {rather}'}")
 
     def _refuse_hasty_watch(self) -> None:
         """The third line must not be faster than those before it."""

@@ -39,6 +39,7 @@ def parser() -> argparse.ArgumentParser:
     add("--threads", type=int, default=1, help="torch threads, and CPUs asked of Ray, per worker")
     add("--gpu", action="store_true", help="give each worker a GPU")
     add("--seed", type=int, default=7, help="of order, weights and dropout")
+    add("--epochs", type=int, metavar="N", help="passes over the samples; left out: the recipe's")
     add("--max-batches", type=int, metavar="N", help="end after so many; left out: the recipe's epochs")
     add("--faults", default="[]", help="planned faults: a JSON list, or the path of a file with one")
     add("--first-wait", type=float, default=10.0, metavar="SECONDS", help="first back-off; then x 3")
@@ -101,6 +102,7 @@ def config_of(given: argparse.Namespace) -> JobConfig:
         threads_per_worker=given.threads,
         gpu=given.gpu,
         seed=given.seed,
+        epochs=given.epochs,
         max_batches=given.max_batches,
         faults=_faults(given.faults),
         backoff=BackoffPolicy(first_s=given.first_wait, cap_s=max(90.0, given.first_wait)),

@@ -161,8 +161,9 @@ def source_of(sample_name: str) -> str:
 
 
 def recipe_of(config: JobConfig, corpus: Corpus) -> Recipe:
-    """The preset's recipe, else the one that fits the corpus."""
-    return recipe_for(corpus.name) if config.preset is None else recipe_named(config.preset)
+    """The preset's recipe, else the one that fits the corpus; over as many epochs as asked for."""
+    recipe = recipe_for(corpus.name) if config.preset is None else recipe_named(config.preset)
+    return recipe if config.epochs is None else replace(recipe, epochs=config.epochs)
 
 
 def batches_of(config: JobConfig, recipe: Recipe, num_samples: int) -> int:
@@ -222,7 +223,7 @@ def read_workload(config: JobConfig) -> Workload:
     folder, identity = prepared.path, dict(prepared.manifest.meta)
     utterances = _utterances(folder, _TRAIN)
     codec, labels = TextCodec.load(folder / "codec.json"), LabelSet.load(folder / "labels.json")
-    recipe = recipe_named(identity["recipe"]["name"])
+    recipe = replace(recipe_named(identity["recipe"]["name"]), epochs=int(identity["recipe"]["epochs"]))
     looks = config.validation.looks and (folder / _VALIDATION).exists()
     unreadable = (folder / _UNREADABLE).read_text("utf-8") if (folder / _UNREADABLE).exists() else "[]"
     return Workload(

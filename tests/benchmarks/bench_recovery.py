@@ -29,7 +29,7 @@ AGAIN = OURS + CONTROL
 ROUNDS, LEAST_ROUNDS = 8, 3
 BUDGET_S = 330.0
 """No further round is begun that would not end by then."""
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 RATIOS = {
     "failsoft_over_ray_default": (OURS, RAY),
     "failsoft_over_torchrun": (OURS, TORCHRUN),

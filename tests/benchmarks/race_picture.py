@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -71,14 +72,15 @@ def smoothed(shares: Sequence[float], over_s: int) -> list[float]:
     return [sum(span) / len(span) for span in spans]
 
 
-def _on_the_wall(series: Mapping[str, Sequence[Sequence[float]]], path: Path) -> Path:
+def _on_the_wall(series: Mapping[str, Sequence[Sequence[float | None]]], path: Path) -> Path:
     figure = Figure(figsize=(10.0, 3.2), layout="constrained")
     axes = figure.subplots()
     for name in sorted(series, key=lambda name: name != OURS):
         for number, success in enumerate(series[name]):
             seconds = [second - BEFORE_S for second in range(len(success))]
             label = name if number == 0 else None
-            axes.plot(seconds, success, color=COLOURS[name], linewidth=2.4 if name == OURS else 1.2, label=label)
+            shares = [math.nan if share is None else share for share in success]
+            axes.plot(seconds, shares, color=COLOURS[name], linewidth=2.4 if name == OURS else 1.2, label=label)
     _dressed(axes, "real processes: all of the model's answers go bad at 0", "seconds")
     axes.legend(loc="lower right", fontsize=8)
     return _saved(figure, path)

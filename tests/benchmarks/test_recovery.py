@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.bench_recovery import AGAIN, OURS, RAY, TORCHRUN, Board, report
+from tests.benchmarks.bench_recovery import AGAIN, OURS, PATIENCE_S, RAY, TORCHRUN, Board, report
 from tests.benchmarks.outcome import Outcome
 from tests.benchmarks.process_tree import cpu_s, descendants, memory_mb
 from tests.benchmarks.recovery_marks import Diary, Recovery, judged, newest, read_diary
@@ -119,4 +119,4 @@ def test_a_system_that_never_came_back_is_named_and_given_no_time() -> None:
         report(outcome, board, name, (3, 600.0))
     assert {row.contender for row in outcome.rows} == {OURS}
     assert outcome.rows[0].note.startswith("1 of 2 back")
-    assert outcome.notes == [f"{TORCHRUN}: 0 of 2 back within 30 s"]
+    assert outcome.notes == [f"{TORCHRUN}: 0 of 2 back within {PATIENCE_S:g} s"]

@@ -14,6 +14,8 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _LISTENS = "0A"
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
 SERIES = ("processes", "own bytes", "threads", "open files", "ports")
+IN_WAITING = frozenset({"IDLE", "setup_worker.py"})
+"""Ray's own workers that wait for work: it keeps as many as it has CPUs, and they end with the job that had them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,15 +39,21 @@ class Census:
     held: tuple[Held, ...]
 
     def total(self, series: str) -> float:
-        """Of one of ``SERIES``."""
+        """Of one of ``SERIES``, over all but those in waiting."""
+        held = [one for one in self.held if one.role not in IN_WAITING]
         by_name = {
-            "processes": len(self.held),
-            "own bytes": sum(one.own_bytes for one in self.held),
-            "threads": sum(one.threads for one in self.held),
-            "open files": sum(one.files for one in self.held),
-            "ports": sum(one.ports for one in self.held),
+            "processes": len(held),
+            "own bytes": sum(one.own_bytes for one in held),
+            "threads": sum(one.threads for one in held),
+            "open files": sum(one.files for one in held),
+            "ports": sum(one.ports for one in held),
         }
         return float(by_name[series])
+
+    @property
+    def in_waiting(self) -> int:
+        """Workers of Ray that have nothing to do."""
+        return sum(one.role in IN_WAITING for one in self.held)
 
     def of_role(self, role: str) -> float:
         """Own bytes of the largest process of a role; NaN: there is none now."""

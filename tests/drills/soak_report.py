@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tests.drills.serving_support import Reply
-from tests.drills.soak_census import SERIES
+from tests.drills.soak_census import IN_WAITING, SERIES
 from tests.drills.soak_leaks import Allowance, Judged, judge
 from tests.drills.soak_together import Soaked, chance
 
@@ -27,8 +27,6 @@ ALLOWED: Mapping[str, Allowance] = {
     "ports": Allowance(share=0.05, at_least=2.0),
 }
 ROLE = Allowance(share=0.10, at_least=32e6)
-COMES_AND_GOES = frozenset({"IDLE", "setup_worker.py"})
-"""Ray's own workers in waiting."""
 _LONG_LIVED = 0.5
 """A role is judged by itself when it was there at so many of the looks."""
 
@@ -43,12 +41,12 @@ def leaks(soaked: Soaked) -> list[Judged]:
     at_s = [look.at_s for look in looks]
     there = Counter(role for look in looks for role in look.roles)
     mostly = sorted(role for role, count in there.items() if count >= _LONG_LIVED * len(looks))
-    expected = frozenset(mostly) - COMES_AND_GOES
+    expected = frozenset(mostly) - IN_WAITING
     found = []
     for name in SERIES:
         values = [look.total(name) if expected <= look.roles else math.nan for look in looks]
         found.append(judge(name, at_s, values, allowance=ALLOWED[name], rng=chance(soaked)))
-    for role in mostly:
+    for role in sorted(expected):
         values = [look.of_role(role) for look in looks]
         found.append(judge(f"memory of {role}", at_s, values, allowance=ROLE, rng=chance(soaked)))
     return found
@@ -80,7 +78,7 @@ def as_json(soaked: Soaked, judged: list[Judged]) -> dict[str, Any]:
         "left": soaked.left,
         "left_in_memory": soaked.left_in_memory,
         "leaks": [vars_of(one) for one in judged],
-        "looks": [[round(look.at_s, 1), *(look.total(name) for name in SERIES)] for look in soaked.looks],
+        "looks": [[round(look.at_s, 1), *map(look.total, SERIES), look.in_waiting] for look in soaked.looks],
     }
 
 

@@ -36,7 +36,7 @@ from train_jobs.config import JobConfig, Preset
 RUN = "soak"
 RATE_HZ = 10.0
 LOOK_S = 5.0
-_CPUS = 8
+CPUS = 8
 """As Ray counts: both models, both gateways, the worker, and what restarts beside them."""
 _LEAVE_S, _GONE_S = 120.0, 60.0
 
@@ -74,7 +74,7 @@ def job(home: Path) -> JobConfig:
         workers=1,
         snapshot_every_steps=10,
         checkpoint_every_steps=50,
-        max_batches=10_000_000,
+        epochs=1_000_000,
         backoff=BackoffPolicy(first_s=1.0, cap_s=5.0),
         publish=False,
     )
@@ -136,7 +136,7 @@ def soak(folder: Path, *, minutes: float, seed: int) -> Soaked:
 
 def _soak(soaked: Soaked, home: Home, family: Family, folder: Path) -> None:
     """From the head's start to its end."""
-    with ray_head(home.root, num_cpus=_CPUS) as head:
+    with ray_head(home.root, num_cpus=CPUS) as head:
         with serving(head, *options(home), log=folder / "serve.log") as url:
             training = Training(head, home.root, folder / "training.log")
             training.keep_going()

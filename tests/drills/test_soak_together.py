@@ -17,7 +17,7 @@ import pytest
 from tests.drills.soak_census import SERIES
 from tests.drills.soak_leaks import Growth, Judged
 from tests.drills.soak_report import as_json, draw, leaks, success
-from tests.drills.soak_together import Soaked, soak
+from tests.drills.soak_together import CPUS, Soaked, soak
 
 pytestmark = pytest.mark.soak
 MINUTES = float(os.environ.get("FAILSOFT_SOAK_MINUTES", "60"))
@@ -59,6 +59,10 @@ def test_the_whole_does_not_grow(judged: list[Judged], series: str) -> None:
 
 def test_no_role_is_seen_to_grow(judged: list[Judged]) -> None:
     assert [one.in_words() for one in judged if one.verdict is Growth.GROWS] == []
+
+
+def test_workers_in_waiting_are_no_more_than_ray_keeps(soaked: Soaked) -> None:
+    assert max(look.in_waiting for look in soaked.looks) <= 2 * CPUS  # those of a killed driver go a moment later
 
 
 def test_nothing_is_left_when_all_has_ended(soaked: Soaked) -> None:

@@ -40,9 +40,9 @@ def asked_of_train(monkeypatch: pytest.MonkeyPatch, *words: str) -> JobConfig:
     return asked[0]
 
 
-WORDS = """--preset demo --workers 2:4 --threads 3 --gpu --seed 5 --max-batches 9 --first-wait 2 --record-consumed
---snapshot-every 11 --snapshot-place sharded --poisoned replay --checkpoint-every 13 --checkpoint-every-time 15m
---checkpoint-at-epoch-end --keep-last 4 --keep-best 2 --remote file:///mnt/x --remote-stop-after 60
+WORDS = """--preset demo --workers 2:4 --threads 3 --gpu --seed 5 --epochs 4 --max-batches 9 --first-wait 2
+--record-consumed --snapshot-every 11 --snapshot-place sharded --poisoned replay --checkpoint-every 13
+--checkpoint-every-time 15m --checkpoint-at-epoch-end --keep-last 4 --keep-best 2 --remote file:///mnt/x --remote-stop-after 60
 --validate-every 8 --validate-at-epoch-end --track tensorboard:b --track wandb:p
 --relieve-slow-workers --no-preflight --no-spares --no-publish"""
 
@@ -77,7 +77,9 @@ def test_the_mean_time_between_failures_is_asked_for_as_a_duration(
         config_of(parser().parse_args(["--run", "r", "--mtbf", "30"]))
 
 
-@pytest.mark.parametrize("wrong", [["--preset", "nope"], ["--snapshot-every", "0"], ["--max-batches", "-1"]])
+@pytest.mark.parametrize(
+    "wrong", [["--preset", "nope"], ["--snapshot-every", "0"], ["--epochs", "0"], ["--max-batches", "-1"]]
+)
 def test_a_value_that_no_option_takes_is_a_usage_error_that_names_it(tmp_path: Path, wrong: list[str]) -> None:
     done = CliRunner().invoke(app, ["train", "--home", str(tmp_path), *wrong])
     assert done.exit_code == 2

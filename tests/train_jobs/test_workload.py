@@ -58,6 +58,15 @@ def test_what_was_repaired_in_the_data_is_in_the_ledger(tmp_path: Path) -> None:
     assert "train_Go_full.json#0" in event.why
 
 
+def test_a_run_of_more_epochs_is_as_much_longer_and_its_workers_read_the_same(tmp_path: Path) -> None:
+    config = JobConfig(home=tmp_path, run="long", preset=Preset.DEMO, epochs=3)
+    corpus, prepared = prepare(config)
+    recipe = read_workload(config).recipe
+    assert recipe == prepared.recipe
+    assert recipe.epochs == 3
+    assert prepared.identity["total_batches"] == 3 * replace(recipe, epochs=1).total_steps(corpus.num_samples)
+
+
 def test_a_run_that_goes_on_under_other_settings_is_refused_by_name(config: JobConfig) -> None:
     prepare(config)
     with pytest.raises(IncompatibleArtifactError, match="seed was 7, now 8"):

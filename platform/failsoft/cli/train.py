@@ -29,6 +29,7 @@ def train(
     gpu: ask.GpuOption = False,
     preset: ask.PresetOption = None,
     seed: ask.SeedOption = 7,
+    epochs: ask.EpochsOption = None,
     max_batches: ask.MaxBatchesOption = None,
     faults: ask.FaultsOption = "[]",
     first_wait: ask.FirstWaitOption = 10.0,

@@ -60,6 +60,9 @@ PreflightOption = Annotated[
     bool, typer.Option("--preflight/--no-preflight", help="Look at each node before each attempt.")
 ]
 GpuOption = Annotated[bool, typer.Option("--gpu", help="Give each worker a GPU.")]
+EpochsOption = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Passes over the samples; by default the recipe's.")
+]
 MaxBatchesOption = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="End after so many; by default the recipe's epochs.")
 ]
