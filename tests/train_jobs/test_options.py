@@ -42,9 +42,9 @@ def asked_of_train(monkeypatch: pytest.MonkeyPatch, *words: str) -> JobConfig:
 
 WORDS = """--preset demo --workers 2:4 --threads 3 --gpu --seed 5 --epochs 4 --max-batches 9 --first-wait 2
 --record-consumed --snapshot-every 11 --snapshot-place sharded --poisoned replay --checkpoint-every 13
---checkpoint-every-time 15m --checkpoint-at-epoch-end --keep-last 4 --keep-best 2 --remote file:///mnt/x --remote-stop-after 60
---validate-every 8 --validate-at-epoch-end --track tensorboard:b --track wandb:p
---relieve-slow-workers --no-preflight --no-spares --no-publish"""
+--checkpoint-every-time 15m --checkpoint-at-epoch-end --keep-last 4 --keep-best 2
+--remote file:///mnt/x --remote-stop-after 60 --validate-every 8 --validate-at-epoch-end --track tensorboard:b
+--track wandb:p --relieve-slow-workers --no-preflight --no-spares --no-publish"""
 
 
 def test_the_same_words_ask_both_for_the_same_job_and_none_is_left_at_its_default(
