@@ -10,6 +10,7 @@ from failsoft.drills.fault import DrillFault, Phase, PlannedFault, Side
 from failsoft.drills.outcome import Outcome
 from failsoft.drills.subject import Reference
 from failsoft.errors import TrainingError
+from failsoft.health.clock import ManualClock
 
 Kinds = frozenset[DrillFault]
 
@@ -27,6 +28,8 @@ class PlantedBugs:
     well: bool = True
     tried: list[tuple[PlannedFault, ...]] = field(default_factory=list)
     closed: int = 0
+    clock: ManualClock | None = None
+    """Goes on by the seconds that each trial takes."""
 
     def phases(self, kind: DrillFault) -> tuple[Phase, ...]:
         return (Phase.TRAINING,) if kind is DrillFault.NAN else (Phase.START, Phase.TRAINING)
@@ -39,6 +42,8 @@ class PlantedBugs:
 
     def trial(self, faults: Sequence[PlannedFault], folder: Path) -> Outcome:
         self.tried.append(tuple(faults))
+        if self.clock is not None:
+            self.clock.advance(0.5)
         kinds = frozenset(fault.kind for fault in faults)
         if kinds & self.breaks_the_drill:
             raise TrainingError("no such process")

@@ -82,6 +82,19 @@ def test_a_drill_that_fails_itself_is_undecided_and_the_others_go_on(tmp_path: P
     assert not matrix.passed
 
 
+def test_what_there_is_no_time_for_is_not_tried_and_said(tmp_path: Path) -> None:
+    clock = ManualClock()
+    subject = PlantedBugs(clock=clock)
+    plan = SuitePlan(kinds=subject.kinds, combinations=2, within_s=1.6)
+    matrix = Suite(subject, tmp_path, clock).run(plan, device="")
+    assert [one.word for one in matrix.alone] == ["survived"] * 3 + ["not tried"] * 4
+    assert {one.word for one in matrix.together} == {"not tried"}
+    assert all("--within" in one.why for one in matrix.outcomes if one.skipped)
+    assert clock.monotonic_s() <= 1.6 + ManualClock().monotonic_s()
+    with pytest.raises(ConfigError, match="within_s"):
+        replace(plan, within_s=0.0)
+
+
 def test_a_subject_that_is_not_well_without_a_fault_is_not_drilled(tmp_path: Path) -> None:
     subject = PlantedBugs(well=False)
     matrix = drilled(subject, tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from rich.table import Table
 from failsoft.cli.app import app, console
 from failsoft.cli.drill_target import ServeAsked, WithOption
 from failsoft.cli.said import JsonOption, print_json, progress
+from failsoft.durations import parse_duration_s
 from failsoft.errors import ConfigError
 from failsoft.health.clock import SystemClock
 
@@ -29,6 +31,8 @@ LOST = 2
 """Exit code where something was lost or undecided."""
 NOTHING_TRIED = 1
 _TOY = "failsoft.drills.training.toy"
+_SHORT_S = 285.0
+"""Of failsoft's own training and app together: with what ending takes, five minutes."""
 _TRAINING_COMBINATIONS, _SERVING_COMBINATIONS = 3, 0
 
 TrainOption = Annotated[Path | None, typer.Option("--train", help="Train script, run unchanged by this Python.")]
@@ -65,6 +69,12 @@ PatienceOption = Annotated[
 ]
 ColdOption = Annotated[bool, typer.Option("--cold", help="A new interpreter for each start, no forks.")]
 RouteOption = Annotated[str | None, typer.Option(help="Route of the Serve app.")]
+WithinOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME", help="Begin nothing that would end later, as 10m. [dim]Else 5m of failsoft's own.[/dim]"
+    ),
+]
 FullOption = Annotated[bool, typer.Option("--full", help="Serving: all faults in all phases.")]
 OutOption = Annotated[
     Path | None, typer.Option("--out", help="Folder for matrix.json, matrix.html, junit.xml and what did not survive.")
@@ -85,6 +95,8 @@ class Asked:
     faults: tuple[str, ...]
     seed: int
     combinations: int | None
+    within_s: float
+    """For all of it."""
 
     def subjects(self, folder: Path) -> list[Subject]:
         """Both of failsoft's own toys where nothing is named."""
@@ -134,6 +146,7 @@ def drill(
     payload: PayloadOption = None,
     with_: WithOption = None,
     full: FullOption = False,
+    within: WithinOption = None,
     out: OutOption = None,
     json_: JsonOption = False,
 ) -> None:
@@ -152,6 +165,8 @@ def drill(
     served = ServeAsked(serve=serve, address=address, route=route, payloads=bodies, more=more)
     what = {"faults": tuple(fault or ()), "seed": seed, "combinations": combinations}
     what["full"] = full or bool(fault)  # whoever names a fault may name any
+    short = within is None and not (what["full"] or trains or serve or address)
+    what["within_s"] = _SHORT_S if short else math.inf if within is None else parse_duration_s(within)
     _carry_out(Asked(command=trains, served=served, **how, **what), out, json_=json_)  # type: ignore[arg-type]
 
 
@@ -213,18 +228,22 @@ def _drilled(asked: Asked, folder: Path) -> list[Matrix]:
     known = {str(kind) for subject in subjects for kind in subject.kinds}
     if unknown := [name for name in asked.faults if name not in known]:
         raise ConfigError(f"--fault {unknown[0]} is none that is known here; use one of {', '.join(sorted(known))}")
-    matrices = []
-    for subject in subjects:
+    matrices, clock = [], SystemClock()
+    ends_s = clock.monotonic_s() + asked.within_s
+    for left, subject in zip(range(len(subjects), 0, -1), subjects, strict=True):
         names = [name for name in asked.faults if name in map(str, subject.kinds)]
         if asked.faults and not names:
             continue
         usual = _TRAINING_COMBINATIONS if subject.side is Side.TRAINING else _SERVING_COMBINATIONS
         together = usual if asked.combinations is None else asked.combinations
-        plan = SuitePlan(kinds=chosen(subject, names), seed=asked.seed, combinations=together)
+        plan = SuitePlan(
+            kinds=chosen(subject, names),
+            seed=asked.seed,
+            combinations=together,
+            within_s=max(1.0, (ends_s - clock.monotonic_s()) / left),
+        )
         with progress.status("drill") as line:
-            suite = Suite(
-                subject, folder / str(subject.side), SystemClock(), watch=lambda words: line.update(escape(words))
-            )
+            suite = Suite(subject, folder / str(subject.side), clock, watch=lambda words: line.update(escape(words)))
             matrices.append(suite.run(plan, device=device_in_words()))
     return matrices
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -30,6 +31,8 @@ class SuitePlan:
     """How many sets of two or three faults."""
     most_shrinking: int = 12
     """Trials that are spent on making one failing set smaller."""
+    within_s: float = math.inf
+    """No trial is begun that would end later, as long as the longest so far; counted from the run without a fault."""
 
     def __post_init__(self) -> None:
         """Refuse a plan without faults."""
@@ -39,6 +42,10 @@ class SuitePlan:
             raise ConfigError(
                 f"combinations {self.combinations}, most_shrinking {self.most_shrinking}, seed {self.seed}: "
                 "use 0 or more"
+            )
+        if not self.within_s > 0.0:
+            raise ConfigError(
+                f"within_s is {self.within_s}; use more than 0 seconds, or math.inf for all that it takes"
             )
 
 
@@ -51,6 +58,7 @@ class Suite:
         self._clock = clock
         self._watch = watch
         self._numbers = count(1)
+        self._ends_s = math.inf
         self._outcomes: list[Outcome] = []
         self._shrunk: list[Shrunk] = []
 
@@ -62,6 +70,7 @@ class Suite:
             device: where it runs, in words.
         """
         began_s = self._clock.monotonic_s()
+        self._ends_s = began_s + plan.within_s
         try:
             self._watch(f"{self._subject.name}: the run without a fault")
             reference = self._subject.reference(self._new("reference"))
@@ -107,6 +116,9 @@ class Suite:
             reason = self._subject.able(fault.kind, fault.phase)
             if reason is not None:
                 return not_tried(trial, reason)
+        longest_s = max((outcome.seconds for outcome in self._outcomes), default=0.0)
+        if self._clock.monotonic_s() + longest_s > self._ends_s:
+            return not_tried(trial, "its time was over; a longer --within, or --fault with its name, tries it")
         self._watch(f"{self._subject.name}: {_words(trial)}")
         try:
             return self._subject.trial(trial, self._new(_name(trial)))

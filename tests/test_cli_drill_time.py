@@ -1,0 +1,44 @@
+"""How long a drill may take, as its options say."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import failsoft.cli.drill as drill
+from failsoft.cli.app import app
+
+
+@pytest.mark.parametrize(
+    ("words", "within_s"),
+    [
+        ([], 285.0),
+        (["--full"], math.inf),
+        (["--fault", "nan"], math.inf),
+        (["--serve", "shop:app"], math.inf),
+        (["--module", "mine"], math.inf),
+        (["--full", "--within", "1h"], 3600.0),
+        (["--within", "30s"], 30.0),
+    ],
+)
+def test_only_our_own_short_drill_has_five_minutes_and_any_can_be_given_some(
+    words: list[str], within_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[drill.Asked] = []
+
+    def note(given: drill.Asked, _out: Path | None, *, json_: bool) -> None:
+        asked.append(given)
+
+    monkeypatch.setattr(drill, "_carry_out", note)
+    done = CliRunner().invoke(app, ["drill", *words])
+    assert done.exit_code == 0, done.output
+    assert [one.within_s for one in asked] == [within_s]
+
+
+def test_a_time_that_is_none_is_refused_by_name() -> None:
+    done = CliRunner().invoke(app, ["drill", "--within", "soon"])
+    assert done.exit_code != 0
+    assert "soon" in done.output + str(done.exception)
