@@ -37,31 +37,6 @@ def cluster() -> Iterator[NetworkCluster]:
         yield running
 
 
-def test_a_head_that_dies_costs_no_caller_anything_and_returns_with_app_and_plan(cluster: NetworkCluster) -> None:
-    before = cluster.status(cluster.workers[0])
-    pids = {machine.name: set(machine.processes()) for machine in cluster.workers}
-    with callers(cluster, cluster.workers) as asked, Epochs(looks(cluster)) as epochs:
-        killed = cluster.head.lose_power()
-        began_s = time.monotonic()
-        assert cluster.app_state() == ""
-        wait_for(partial(many_since, asked, began_s), within_s=60, what="answers without a head")
-        cluster.start_head()
-        wait_for(lambda: cluster.app_state() == "RUNNING", within_s=120, what="the app, which nobody deployed again")
-        back_s = time.monotonic() - began_s
-        with cluster.operator(cluster.workers[0]) as operator:
-            ordered = operator.degrade(for_s=1.0, why="is somebody there?")
-        wait_for(lambda: all_at(cluster, cluster.workers, "serving"), within_s=120, what="the return to serving")
-    print(f"{killed} processes of the head killed; app and controller back after {back_s:.1f} s")
-    tell(asked)
-    assert ordered["epoch"] > before["plan"]["epoch"]
-    assert ordered["releases"] == before["plan"]["releases"]
-    assert epochs.went_back() == {}
-    assert all(pids[machine.name] & set(machine.processes()) for machine in cluster.workers)
-    for name, one in asked.items():
-        assert one.lost() == [], name
-        assert wrong(one.replies) == [], name
-
-
 def test_a_machine_with_gateway_and_controller_dies_and_the_next_one_takes_its_place(cluster: NetworkCluster) -> None:
     dead = controller_at(cluster)
     (left,) = [machine for machine in cluster.workers if machine != dead]
@@ -87,6 +62,31 @@ def test_a_machine_with_gateway_and_controller_dies_and_the_next_one_takes_its_p
     assert {reply.status for reply in after} == {0}, "a dead machine's entrance refuses, and lies to nobody"
     assert asked[left.name].lost() == []
     assert wrong(asked[left.name].replies) == []
+
+
+def test_a_head_that_dies_costs_no_caller_anything_and_returns_with_app_and_plan(cluster: NetworkCluster) -> None:
+    before = cluster.status(cluster.workers[0])
+    pids = {machine.name: set(machine.processes()) for machine in cluster.workers}
+    with callers(cluster, cluster.workers) as asked, Epochs(looks(cluster)) as epochs:
+        killed = cluster.head.lose_power()
+        began_s = time.monotonic()
+        assert cluster.app_state() == ""
+        wait_for(partial(many_since, asked, began_s), within_s=60, what="answers without a head")
+        cluster.start_head()
+        wait_for(lambda: cluster.app_state() == "RUNNING", within_s=120, what="the app, which nobody deployed again")
+        back_s = time.monotonic() - began_s
+        with cluster.operator(cluster.workers[0]) as operator:
+            ordered = operator.degrade(for_s=1.0, why="is somebody there?")
+        wait_for(lambda: all_at(cluster, cluster.workers, "serving"), within_s=120, what="the return to serving")
+    print(f"{killed} processes of the head killed; app and controller back after {back_s:.1f} s")
+    tell(asked)
+    assert ordered["epoch"] > before["plan"]["epoch"]
+    assert ordered["releases"] == before["plan"]["releases"]
+    assert epochs.went_back() == {}
+    assert all(pids[machine.name] & set(machine.processes()) for machine in cluster.workers)
+    for name, one in asked.items():
+        assert one.lost() == [], name
+        assert wrong(one.replies) == [], name
 
 
 def controller_answers(cluster: NetworkCluster, machine: Machine) -> bool:
