@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import failsoft.cli.drill as drill
+from failsoft.cli import drill
 from failsoft.cli.app import app
 
 

@@ -14,7 +14,7 @@ from failsoft.drills.junit import to_junit
 from failsoft.drills.matrix import Matrix, to_text
 from failsoft.drills.outcome import Outcome
 from failsoft.drills.page import to_html
-from failsoft.drills.plan import alone, chosen, combinations
+from failsoft.drills.plan import alone, chosen, combinations, widest_first
 from failsoft.drills.suite import Suite, SuitePlan
 from failsoft.drills.table import print_matrix
 from failsoft.errors import ConfigError
@@ -82,12 +82,30 @@ def test_a_drill_that_fails_itself_is_undecided_and_the_others_go_on(tmp_path: P
     assert not matrix.passed
 
 
+def test_each_kind_has_its_turn_before_any_has_another_and_the_table_keeps_its_order(tmp_path: Path) -> None:
+    subject = PlantedBugs()
+    trials = alone(subject, subject.kinds)
+    first, later = widest_first(trials)[:4], widest_first(trials)[4:]
+    assert [(trial[0].kind, trial[0].phase) for trial in first] == [(kind, Phase.TRAINING) for kind in subject.kinds]
+    assert [trial[0].kind for trial in later] == [HANG, SIGTERM, DRAIN]
+    plan = SuitePlan(kinds=subject.kinds, combinations=0, within_s=1000.0)
+    matrix = Suite(subject, tmp_path, ManualClock()).run(plan, device="")
+    assert [one.faults for one in matrix.alone] == trials
+    assert subject.tried == first + later
+    unhurried = PlantedBugs()
+    drilled(unhurried, tmp_path / "unhurried", together=0)
+    assert unhurried.tried == trials, "what takes all of an app down stays last"
+
+
 def test_what_there_is_no_time_for_is_not_tried_and_said(tmp_path: Path) -> None:
     clock = ManualClock()
     subject = PlantedBugs(clock=clock)
     plan = SuitePlan(kinds=subject.kinds, combinations=2, within_s=1.6)
     matrix = Suite(subject, tmp_path, clock).run(plan, device="")
-    assert [one.word for one in matrix.alone] == ["survived"] * 3 + ["not tried"] * 4
+    assert {(one.faults[0].kind, one.faults[0].phase) for one in matrix.alone if one.good} == {
+        (kind, Phase.TRAINING) for kind in (NAN, HANG, SIGTERM)
+    }
+    assert matrix.count("not tried") == 4 + 2
     assert {one.word for one in matrix.together} == {"not tried"}
     assert all("--within" in one.why for one in matrix.outcomes if one.skipped)
     assert clock.monotonic_s() <= 1.6 + ManualClock().monotonic_s()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 from failsoft.drills.fault import DrillFault, Phase, PlannedFault
@@ -12,6 +13,7 @@ from failsoft.errors import ConfigError
 Trial = tuple[PlannedFault, ...]
 """What is tried at once."""
 _MOST_TOGETHER = 3
+_MIDDLE = (Phase.TRAINING, Phase.LOAD)
 
 
 def chosen(subject: Subject, names: Sequence[str]) -> tuple[DrillFault, ...]:
@@ -30,6 +32,16 @@ def chosen(subject: Subject, names: Sequence[str]) -> tuple[DrillFault, ...]:
 def alone(subject: Subject, kinds: Sequence[DrillFault], *, seed: int = 0) -> list[Trial]:
     """Each kind in each of its phases."""
     return [(PlannedFault(kind=kind, phase=phase, seed=seed),) for kind in kinds for phase in subject.phases(kind)]
+
+
+def widest_first(trials: Sequence[Trial]) -> list[Trial]:
+    """Each kind once in the middle of the work, then once more each: little time then tries a little of everything."""
+    turns: Counter[DrillFault] = Counter()
+    ranked = []
+    for trial in sorted(trials, key=lambda trial: trial[0].phase not in _MIDDLE):
+        turns[trial[0].kind] += 1
+        ranked.append((turns[trial[0].kind], trials.index(trial), trial))
+    return [trial for _, _, trial in sorted(ranked, key=lambda entry: entry[:2])]
 
 
 def combinations(

@@ -11,7 +11,7 @@ from pathlib import Path
 from failsoft.drills.fault import DrillFault, PlannedFault
 from failsoft.drills.matrix import Matrix, Shrunk
 from failsoft.drills.outcome import Outcome, not_tried
-from failsoft.drills.plan import Trial, alone, combinations
+from failsoft.drills.plan import Trial, alone, combinations, widest_first
 from failsoft.drills.shrinking import shrink
 from failsoft.drills.subject import Reference, Subject
 from failsoft.errors import ConfigError, FailsoftError
@@ -58,7 +58,7 @@ class Suite:
         self._clock = clock
         self._watch = watch
         self._numbers = count(1)
-        self._ends_s = math.inf
+        self._ends_s, self._longest_s = math.inf, 0.0
         self._outcomes: list[Outcome] = []
         self._shrunk: list[Shrunk] = []
 
@@ -95,8 +95,10 @@ class Suite:
 
     def _carry_out(self, plan: SuitePlan) -> None:
         """Together only what survived alone: with a fault that did not, a combination says nothing new."""
-        for trial in alone(self._subject, plan.kinds, seed=plan.seed):
-            self._outcomes.append(self._tried(trial))
+        trials = alone(self._subject, plan.kinds, seed=plan.seed)
+        hurried = math.isfinite(plan.within_s)
+        found = {trial: self._tried(trial) for trial in (widest_first(trials) if hurried else trials)}
+        self._outcomes = [found[trial] for trial in trials]
         able = {(one.faults[0].kind, one.faults[0].phase) for one in self._outcomes if one.good}
         drawn = combinations(self._subject, plan.kinds, seed=plan.seed, count=plan.combinations, able=able)
         for trial in drawn:
@@ -116,14 +118,15 @@ class Suite:
             reason = self._subject.able(fault.kind, fault.phase)
             if reason is not None:
                 return not_tried(trial, reason)
-        longest_s = max((outcome.seconds for outcome in self._outcomes), default=0.0)
-        if self._clock.monotonic_s() + longest_s > self._ends_s:
+        if self._clock.monotonic_s() + self._longest_s > self._ends_s:
             return not_tried(trial, "its time was over; a longer --within, or --fault with its name, tries it")
         self._watch(f"{self._subject.name}: {_words(trial)}")
         try:
-            return self._subject.trial(trial, self._new(_name(trial)))
+            outcome = self._subject.trial(trial, self._new(_name(trial)))
         except (FailsoftError, OSError) as error:  # the drill failed, not the subject: the others go on
             return Outcome(faults=trial, survived=None, seconds=0.0, why=f"the drill itself failed: {error}")
+        self._longest_s = max(self._longest_s, outcome.seconds)
+        return outcome
 
     def _new(self, name: str) -> Path:
         folder = self._folder / f"{next(self._numbers):03d}-{name}"
