@@ -42,7 +42,8 @@ class ServeSubject:
         self, target: ServeTarget, clock: Clock, *, full: bool = False, kinds: Sequence[DrillFault] | None = None
     ) -> None:
         self._target, self._clock, self._full = target, clock, full
-        self._kinds = tuple(kind for kind in KINDS if kind in (kinds or (KINDS if full else SHORT_KINDS)))
+        profile = KINDS if full else SHORT_KINDS
+        self._kinds = tuple(kind for kind in KINDS if kind in kinds) if kinds else profile
         self._session: Session | None = None
         self._folder: Path | None = None
         self._starts = 0
