@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import errno
 import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from failsoft.artifacts.asides import being_filled, being_read, left, remove_if_left
+from failsoft.artifacts.asides import being_filled, being_read, has_it_alone, left, remove_if_left
 from failsoft.errors import ArtifactMissingError
 
 _HOLDS = """
@@ -83,3 +85,26 @@ def test_what_somebody_reads_stays_until_he_is_done(tmp_path: Path) -> None:
     assert remove_if_left(folder)
     with pytest.raises(ArtifactMissingError, match="removed just now"), being_read(folder):
         pass
+
+
+def test_one_of_two_has_a_file_alone_until_it_closes_it_and_both_where_there_are_no_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lock"
+    first, second = (os.open(path, os.O_RDWR | os.O_CREAT) for _ in range(2))
+    try:
+        assert has_it_alone(first)
+        assert has_it_alone(first), "its own lock is in nobody's way"
+        assert not has_it_alone(second)
+    finally:
+        os.close(first)
+    try:
+        assert has_it_alone(second)
+        monkeypatch.setattr("fcntl.flock", refuse)
+        assert has_it_alone(second)
+    finally:
+        os.close(second)
+
+
+def refuse(*_: object) -> None:
+    raise OSError(errno.ENOLCK, "no locks here")

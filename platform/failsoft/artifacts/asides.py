@@ -59,6 +59,24 @@ def being_written(file: Path) -> Iterator[None]:
         os.close(held)
 
 
+def has_it_alone(handle: int) -> bool:
+    """Take the lock of an open file, to keep it until the file is closed or the process ends.
+
+    Args:
+        handle: of a file or folder.
+
+    Returns:
+        False: another one has it. True also on a file system without locks, where nobody can be told from another.
+    """
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
 def replace_whole(path: Path, content: bytes) -> None:
     """Replace one file: a reader sees the old or the new content, never a part.
 

@@ -7,12 +7,12 @@ of orphans takes the half-written folder from under the old one.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from failsoft.artifacts.asides import has_it_alone
 from failsoft.health.clock import Clock
 
 _LOCK = ".writer"
@@ -25,7 +25,7 @@ def at_work(root: Path) -> Iterator[None]:
     root.mkdir(parents=True, exist_ok=True)
     handle = os.open(root / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
     try:
-        _locked(handle)
+        has_it_alone(handle)
         yield
     finally:
         os.close(handle)
@@ -39,20 +39,10 @@ def until_free(root: Path, clock: Clock, *, patience_s: float) -> bool:
         return True
     try:
         deadline_s = clock.monotonic_s() + patience_s
-        while not _locked(handle):
+        while not has_it_alone(handle):
             if clock.monotonic_s() >= deadline_s:
                 return False
             clock.sleep_s(_LOOK_EVERY_S)
         return True
     finally:
         os.close(handle)
-
-
-def _locked(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
-    return True

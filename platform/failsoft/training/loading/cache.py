@@ -8,7 +8,6 @@ usual rule (oldest first) would do worse than none.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import random
@@ -19,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from failsoft.artifacts.asides import has_it_alone
 from failsoft.errors import ConfigError
 from failsoft.training.loading.layout import DIGEST_BYTES, sample_digest
 
@@ -196,19 +196,9 @@ class LocalCache:
             yield True
             return
         try:
-            yield _is_first(lock)
+            yield has_it_alone(lock)
         finally:
             os.close(lock)
 
     def _path(self, index: int) -> Path:
         return self.folder / f"{index % _FOLDERS:03x}" / f"{index}{_ENDING}"
-
-
-def _is_first(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
-    return True
