@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 
@@ -66,3 +68,21 @@ def test_only_what_is_too_many_counts_as_left() -> None:
     now = Counter({"ray::ServeReplica:a:model": 2, "ray::ServeReplica:a:front": 1})
     assert surplus(before, now) == ("ray::ServeReplica:a:model",)
     assert surplus(before, before) == ()
+
+
+def test_two_threads_may_look_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    family, looks = Family(os.getpid()), list[threading.Thread]()
+    family.adopt(os.getppid())
+
+    def also_adopted(one: Process) -> bool:
+        if not looks:  # as if the other thread had its turn between two processes of this one
+            other = threading.Thread(target=family.adopt, args=(1,))
+            looks.append(other)
+            other.start()
+            other.join(0.3)
+        return one.pid > 0
+
+    monkeypatch.setattr(Process, "lives", property(also_adopted))
+    assert os.getpid() in {one.pid for one in family.look()}
+    looks[0].join()
+    assert 1 in {one.pid for one in family.look()}, "what was adopted meanwhile is known at the next look"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -50,9 +51,13 @@ class Process:
 
 
 class Family:
-    """A process and all that ever came of it, as far as somebody looked: what outlives its parent is not forgotten."""
+    """A process and all that ever came of it, as far as somebody looked: what outlives its parent is not forgotten.
+
+    Several threads may look at a time: one that strikes, one that watches.
+    """
 
     def __init__(self, root: int) -> None:
+        self._lock = threading.Lock()
         self._known: set[Process] = set()
         self.adopt(root)
 
@@ -60,19 +65,21 @@ class Family:
         """One more to start from."""
         stat = _stat(root)
         if stat is not None:
-            self._known.add(Process(pid=root, birth=stat[_BIRTH]))
+            with self._lock:
+                self._known.add(Process(pid=root, birth=stat[_BIRTH]))
 
     def look(self) -> list[Process]:
         """Those that live now, children found since included."""
         children = _children()
-        todo = [one for one in self._known if one.lives]
         found: set[Process] = set()
-        while todo:
-            one = todo.pop()
-            if one not in found:
-                found.add(one)
-                todo += children[one.pid]
-        self._known |= found
+        with self._lock:
+            todo = [one for one in self._known if one.lives]
+            while todo:
+                one = todo.pop()
+                if one not in found:
+                    found.add(one)
+                    todo += children[one.pid]
+            self._known |= found
         return [one for one in found if one.lives]
 
     def titled(self, *titles: str) -> list[Process]:
