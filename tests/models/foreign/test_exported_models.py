@@ -130,6 +130,12 @@ HOSTILE: dict[str, tuple[Callable[[Any], object], str]] = {
         ),
         "has a size that is no arithmetic: __import__",
     ),
+    "evaluates under the name of comments": (
+        lambda body: body["graph_module"]["graph"]["tensor_values"].update(
+            metadata={"sizes": [{"as_expr": {"expr_str": "__import__('os').getpid()", "hint": None}}]}
+        ),
+        "has a size that is no arithmetic: __import__",
+    ),
     "guards": (lambda body: body.update(guards_code=["print(open('/etc/hosts'))"]), "no arithmetic: print"),
     "names": (lambda body: first_node(body).update(name="x = 1\nimport os"), "has a name that is none"),
     "classes": (

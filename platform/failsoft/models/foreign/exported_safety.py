@@ -122,17 +122,24 @@ def _wrong(key: str, text: str) -> str:
 
 
 def _texts(node: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Every text of a program and the name that it stands under; names themselves, too. Comments of nodes aside."""
+    """Every text of a program and the name that it stands under; names themselves, too. Comments of nodes aside.
+
+    Those are texts and nothing else: a tensor may be called as they are, and torch evaluates its sizes.
+    """
     if isinstance(node, Mapping):
         for name, part in node.items():
             yield "name", str(name)
-            if name != "metadata":
+            if name != "metadata" or not _are_comments(part):
                 yield from _texts(part, str(name))
     elif isinstance(node, list):
         for part in node:
             yield from _texts(part, key)
     elif isinstance(node, str):
         yield key, node
+
+
+def _are_comments(part: Any) -> bool:
+    return isinstance(part, Mapping) and all(isinstance(text, str) for text in part.values())
 
 
 def _is_arithmetic(text: str) -> bool:
