@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from failsoft.artifacts import resign
 from failsoft.artifacts.at_hand import Sought, at_hand
+from failsoft.artifacts.manifest import MANIFEST_NAME, Manifest, describe, read_manifest
 from failsoft.artifacts.remote_place import place_of
 from failsoft.artifacts.remote_store import RemoteStore
 from failsoft.artifacts.resign import sign_again
@@ -125,4 +128,29 @@ def test_a_link_to_a_folder_is_as_little_part_of_a_release_as_a_file_that_came_l
     (tmp_path / "poison").mkdir()
     (machines.made.root / "r-1" / "templates").symlink_to(tmp_path / "poison")
     with pytest.raises(DamagedArtifactError, match="added after publishing"):
+        machines.made.open("r-1")
+
+
+def test_what_is_signed_anew_is_what_was_judged_whoever_swaps_it_meanwhile(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, OLD)
+    machines.publish("r-1")
+    monkeypatch.setenv(KEY_VARIABLE, NEW)
+    monkeypatch.setenv(ACCEPTED_VARIABLE, OLD)
+
+    def swapped(folder: Path, *, kind: str) -> Manifest:
+        judged = read_manifest(folder, kind=kind)
+        (folder / "weights").write_text("a stranger's")
+        (folder / MANIFEST_NAME).unlink()
+        others = replace(describe(folder, kind=kind, created_at_s=1.0, meta={}), signature="")
+        (folder / MANIFEST_NAME).write_text(others.to_json())
+        return judged
+
+    monkeypatch.setattr(resign, "read_manifest", swapped)
+    with pytest.raises(DamagedArtifactError):
+        sign_again(machines.made, "r-1")
+    monkeypatch.undo()
+    monkeypatch.setenv(KEY_VARIABLE, NEW)
+    with pytest.raises(ArtifactError):
         machines.made.open("r-1")

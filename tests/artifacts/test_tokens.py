@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from pathlib import Path
 
@@ -70,6 +71,24 @@ def test_a_file_that_holds_no_token_any_more_opens_to_nobody(tmp_path: Path, tex
     assert place.digests() == ()
     put(path, NEW)
     assert place.digests() == (digest_of(NEW),)
+
+
+def test_a_token_that_was_taken_back_opens_no_longer_than_storage_refuses_to_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "operator-token"
+    put(path, OLD)
+    place = Home(root=tmp_path).operator_tokens()
+    put(path, NEW)
+    with monkeypatch.context() as refusing:
+        for how in ("read_bytes", "read_text"):
+            refusing.setattr(Path, how, refuse)
+        assert place.digests() == (digest_of(OLD),)
+    assert place.digests() == (digest_of(NEW),)
+
+
+def refuse(*_: object, **__: object) -> str:
+    raise OSError(errno.EIO, "the disk")
 
 
 def test_a_file_that_others_may_read_opens_to_nobody_until_that_is_mended(tmp_path: Path) -> None:

@@ -30,9 +30,8 @@ def sign_again(store: ArtifactStore, name: str, *, vouch: bool = False) -> bool:
         raise ArtifactMissingError(
             f"no {store.kind} named {name!r} in {store.root}; list them with: failsoft release ls"
         )
-    if not vouch:
-        read_manifest(folder, kind=store.kind)
-    manifest = parse_manifest(path.read_bytes(), where=str(path))
+    # read once: what is signed is what was judged, whoever swaps it meanwhile
+    manifest = parse_manifest(path.read_bytes(), where=str(path)) if vouch else read_manifest(folder, kind=store.kind)
     if manifest.kind != store.kind:
         raise DamagedArtifactError(f"{folder} is a {manifest.kind}, not a {store.kind}")
     signature = signature_of(store.kind, name, manifest.digest)
