@@ -133,9 +133,7 @@ class TokenPlace:
             _wait_until_whole(self._path, SystemClock())  # another process may be making it
         marks = _marks(self._path)  # before it is read: what is written meanwhile is read at the next look
         mode, content = self._path.stat().st_mode, self._path.read_bytes()
-        self._seen = (
-            marks  # only now: storage that refused once is asked again, or a token taken back would go on to open
-        )
+        self._seen = marks  # only now: where storage refuses, a token taken back must not go on to open
         if mode & 0o077:
             raise ConfigError(f"{self._path} can be read by other users; run: chmod 600 {self._path}")
         return Tokens.read(content.decode("utf-8"), whose=self._whose, where=str(self._path))

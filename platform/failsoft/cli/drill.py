@@ -228,19 +228,18 @@ def _drilled(asked: Asked, folder: Path) -> list[Matrix]:
     known = {str(kind) for subject in subjects for kind in subject.kinds}
     if unknown := [name for name in asked.faults if name not in known]:
         raise ConfigError(f"--fault {unknown[0]} is none that is known here; use one of {', '.join(sorted(known))}")
+    meant = [(subject, [name for name in asked.faults if name in map(str, subject.kinds)]) for subject in subjects]
+    meant = [(subject, names) for subject, names in meant if names or not asked.faults]
     matrices, clock = [], SystemClock()
     ends_s = clock.monotonic_s() + asked.within_s
-    for left, subject in zip(range(len(subjects), 0, -1), subjects, strict=True):
-        names = [name for name in asked.faults if name in map(str, subject.kinds)]
-        if asked.faults and not names:
-            continue
+    for number, (subject, names) in enumerate(meant):
         usual = _TRAINING_COMBINATIONS if subject.side is Side.TRAINING else _SERVING_COMBINATIONS
         together = usual if asked.combinations is None else asked.combinations
         plan = SuitePlan(
             kinds=chosen(subject, names),
             seed=asked.seed,
             combinations=together,
-            within_s=max(1.0, (ends_s - clock.monotonic_s()) / left),
+            within_s=max(1.0, (ends_s - clock.monotonic_s()) / (len(meant) - number)),
         )
         with progress.status("drill") as line:
             suite = Suite(subject, folder / str(subject.side), clock, watch=lambda words: line.update(escape(words)))

@@ -37,11 +37,11 @@ def alone(subject: Subject, kinds: Sequence[DrillFault], *, seed: int = 0) -> li
 def widest_first(trials: Sequence[Trial]) -> list[Trial]:
     """Each kind once in the middle of the work, then once more each: little time then tries a little of everything."""
     turns: Counter[DrillFault] = Counter()
-    ranked = []
+    turn_of: dict[Trial, int] = {}
     for trial in sorted(trials, key=lambda trial: trial[0].phase not in _MIDDLE):
         turns[trial[0].kind] += 1
-        ranked.append((turns[trial[0].kind], trials.index(trial), trial))
-    return [trial for _, _, trial in sorted(ranked, key=lambda entry: entry[:2])]
+        turn_of[trial] = turns[trial[0].kind]
+    return sorted(trials, key=lambda trial: turn_of[trial])
 
 
 def combinations(

@@ -25,6 +25,7 @@ from failsoft.drills.serving.promises import KINDS
 from failsoft.drills.serving.signs import Sign, Signs, Told
 from failsoft.drills.serving.target import ServeTarget
 from failsoft.drills.serving.traffic import Asking
+from failsoft.drills.serving.trial import Trial, _Doing
 from failsoft.errors import ConfigError, ServingError
 from failsoft.health.clock import ManualClock
 from failsoft.health.ledger import Ledger, Side
@@ -85,6 +86,42 @@ def test_one_byte_of_the_largest_file_is_flipped_and_put_back(tmp_path: Path) ->
     hand.mend()
     assert weights.read_bytes() == bytes(range(256))
     assert hand.reached() is True
+
+
+def test_a_byte_is_put_back_where_nobody_could_be_killed_for_it(tmp_path: Path) -> None:
+    weights = tmp_path / "weights.bin"
+    weights.write_bytes(bytes(range(256)))
+    nobody = Signal(list, signal.SIGKILL, role="model")
+    with pytest.raises(ServingError, match="no process of the model"):
+        FlippedByte(lambda: [weights], nobody, random.Random(1)).strike()
+    assert weights.read_bytes() == bytes(range(256))
+
+
+def test_a_drill_that_is_told_to_end_puts_the_byte_back(tmp_path: Path) -> None:
+    weights = tmp_path / "weights.bin"
+    weights.write_bytes(bytes(range(256)))
+    killed: Any = SimpleNamespace(strike=lambda: "SIGKILL to 1 × model", reached=lambda: True)
+
+    def told_to_end() -> None:
+        assert weights.read_bytes() != bytes(range(256))
+        raise SystemExit(143)
+
+    family = SimpleNamespace(look=told_to_end)
+    session: Any = SimpleNamespace(clock=ManualClock(), parts=SimpleNamespace(host=SimpleNamespace(family=family)))
+    fault = PlannedFault(kind=DrillFault.CORRUPT_BUNDLE, phase=Phase.LOAD, at=0.0)
+    doing = _Doing(fault=fault, hand=FlippedByte(lambda: [weights], killed, random.Random(1)))
+    with pytest.raises(SystemExit):
+        Trial(session=session, faults=(fault,), folder=tmp_path)._carry_out([doing], 0.0)
+    assert weights.read_bytes() == bytes(range(256))
+
+
+def test_who_followed_a_sign_before_did_not_follow_this_one(tmp_path: Path) -> None:
+    signs = Signs(tmp_path)
+    signs.say_struck(Sign.SLOW)
+    hand = SignHand(signs, Sign.SLOW, Told(amount=10.0))
+    hand.strike()
+    hand.mend()
+    assert hand.reached() is False
 
 
 def test_a_bundle_that_nobody_knows_cannot_be_corrupted() -> None:

@@ -37,8 +37,9 @@ def test_a_sign_is_read_while_it_is_up_and_struck_is_said_by_who_did_it(tmp_path
     signs.lower(Sign.SLOW)
     signs.lower(Sign.SLOW)
     assert signs.read() == {}
-    signs.forget()
-    assert signs.struck(Sign.SLOW) == 0
+    signs.say_struck(Sign.GARBAGE)
+    signs.forget(Sign.SLOW)
+    assert (signs.struck(Sign.SLOW), signs.struck(Sign.GARBAGE)) == (0, 1)
 
 
 def test_a_torn_sign_tells_nothing(tmp_path: Path) -> None:

@@ -106,7 +106,8 @@ class SignHand(Alone):
         self._struck = 0
 
     def strike(self) -> str:
-        """From now on."""
+        """From now on; who followed it before does not count."""
+        self._signs.forget(self._sign)
         self._signs.raise_(self._sign, self._told)
         whom = ", ".join(self._told.deployments) or "every process"
         amount = f", {self._told.amount:+g} s" if self._told.amount else ""
@@ -189,7 +190,11 @@ class FlippedByte(Alone):
         self._at = self._chance.randrange(len(content))
         self._was = content[self._at]
         self._put(self._was ^ 0xFF)
-        return f"byte {self._at} of {self._file.name} flipped, {self._kill.strike()}"
+        try:
+            return f"byte {self._at} of {self._file.name} flipped, {self._kill.strike()}"
+        except BaseException:  # the file is its owner's, and nobody mends what could not be done; re-raised
+            self._put(self._was)
+            raise
 
     def mend(self) -> None:
         """The byte as it was."""

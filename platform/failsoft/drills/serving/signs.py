@@ -74,9 +74,9 @@ class Signs:
         """Processes that did."""
         return len(list(self.folder.glob(f"struck-{sign}-*")))
 
-    def forget(self) -> None:
-        """Nothing is told and nothing was done: for the next fault."""
-        for entry in self.folder.iterdir():
+    def forget(self, sign: Sign) -> None:
+        """Who did it before: for the next fault. A process says it again under the next sign."""
+        for entry in self.folder.glob(f"struck-{sign}-*"):
             entry.unlink(missing_ok=True)
 
     def _told(self, sign: Sign) -> Told | None:

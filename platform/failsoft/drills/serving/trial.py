@@ -85,17 +85,24 @@ class Trial:
 
     def _carry_out(self, doing: list[_Doing], began_s: float) -> None:
         """Each at its moment; a fault that can't be done does not keep the others from being undone."""
-        clock = self.session.clock
-        while any(one.mended_s is None for one in doing):
-            now_s = clock.monotonic_s()
+        try:
+            while any(one.mended_s is None for one in doing):
+                self._turn(doing, began_s)
+        finally:  # told to end meanwhile: a file of somebody's own must not stay as the drill has made it
             for one in doing:
-                if one.struck_s is None and now_s >= began_s + one.fault.at * SPREAD_S:
-                    self._strike(one)
-                elif one.struck_s is not None and one.mended_s is None and now_s >= one.struck_s + hold_s(one.fault):
+                if one.struck_s is not None and one.mended_s is None and not isinstance(one.hand, LostHead):
                     self._mend(one)
-            if self.session.parts is not None:
-                self.session.parts.host.family.look()
-            clock.sleep_s(_LOOK_S)
+
+    def _turn(self, doing: list[_Doing], began_s: float) -> None:
+        now_s = self.session.clock.monotonic_s()
+        for one in doing:
+            if one.struck_s is None and now_s >= began_s + one.fault.at * SPREAD_S:
+                self._strike(one)
+            elif one.struck_s is not None and one.mended_s is None and now_s >= one.struck_s + hold_s(one.fault):
+                self._mend(one)
+        if self.session.parts is not None:
+            self.session.parts.host.family.look()
+        self.session.clock.sleep_s(_LOOK_S)
 
     def _strike(self, one: _Doing) -> None:
         one.struck_s = self.session.clock.monotonic_s()
