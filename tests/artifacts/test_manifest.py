@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from failsoft.artifacts.manifest import (
     read_manifest,
     verify_files,
 )
-from failsoft.errors import ArtifactError, DamagedArtifactError, IncompatibleArtifactError
+from failsoft.artifacts.store import ArtifactStore
+from failsoft.errors import ArtifactError, ConfigError, DamagedArtifactError, IncompatibleArtifactError
+from failsoft.health.clock import ManualClock
 
 AGAIN = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -131,6 +134,21 @@ def test_bytes_that_are_no_manifest_are_damage(tmp_path: Path, content: bytes) -
     (tmp_path / MANIFEST_NAME).write_bytes(content)
     with pytest.raises(DamagedArtifactError):
         read_manifest(tmp_path)
+
+
+def test_a_pipe_in_its_place_is_damage_and_keeps_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / MANIFEST_NAME)
+    with pytest.raises(DamagedArtifactError, match="no file"):
+        read_manifest(tmp_path)
+
+
+def test_a_manifest_that_nobody_could_read_back_is_not_published(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path / "store", ManualClock(), kind="checkpoint")
+    with pytest.raises(ConfigError, match="manifest of large would take 17"):
+        store.publish("large", lambda folder: None, meta={"x": "y" * 17_000_000})
+    assert list(store.root.iterdir()) == []
+    store.publish("large", lambda folder: None, meta={"x": "y" * 16_000_000})
+    assert store.open("large").name == "large"
 
 
 def test_a_manifest_nested_without_end_is_damage(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from blake3 import blake3
 
 from failsoft.artifacts.signing import refuse_unsigned, signature_of
-from failsoft.errors import DamagedArtifactError, IncompatibleArtifactError
+from failsoft.errors import ConfigError, DamagedArtifactError, IncompatibleArtifactError
 
 FORMAT = 1
 MANIFEST_NAME = "manifest.json"
@@ -131,6 +131,8 @@ def read_manifest(folder: Path, *, kind: str | None = None) -> Manifest:
     """
     path = folder / MANIFEST_NAME
     try:
+        if not path.is_file():
+            raise DamagedArtifactError(f"{path} is absent, or no file")  # a pipe would keep its reader for ever
         if path.stat().st_size > MAX_MANIFEST_BYTES:
             raise DamagedArtifactError(f"{path} is larger than {MAX_MANIFEST_BYTES} bytes; no manifest is")
         content = path.read_bytes()
@@ -143,6 +145,21 @@ def read_manifest(folder: Path, *, kind: str | None = None) -> Manifest:
     signature, name = manifest.signature, Path(os.path.abspath(folder)).name  # a link's own, not that of where it leads
     refuse_unsigned(manifest.kind, name, manifest.digest, signature=signature, where=str(path))
     return manifest
+
+
+def manifest_bytes(manifest: Manifest, name: str) -> bytes:
+    """What is written of it.
+
+    Raises:
+        ConfigError: it is larger than any that is read back.
+    """
+    content = manifest.to_json().encode()
+    if len(content) > MAX_MANIFEST_BYTES:
+        raise ConfigError(
+            f"the manifest of {name} would take {len(content)} bytes, and {MAX_MANIFEST_BYTES} are read at most; put "
+            "what is large into a file of its own, or fewer files into it"
+        )
+    return content
 
 
 def parse_manifest(content: bytes, *, where: str) -> Manifest:

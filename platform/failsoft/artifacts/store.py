@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from failsoft.artifacts.asides import HIDDEN, being_filled, being_written, remove_files_left, rename_unless_taken, taken
-from failsoft.artifacts.manifest import MANIFEST_NAME, FileEntry, Manifest, describe, read_manifest, verify_files
+from failsoft.artifacts.manifest import (
+    MANIFEST_NAME,
+    FileEntry,
+    Manifest,
+    describe,
+    manifest_bytes,
+    read_manifest,
+    verify_files,
+)
 from failsoft.artifacts.signing import refuse_unsigned
 from failsoft.artifacts.syncing import sync_folder, sync_tree, write_synced
 from failsoft.errors import (
@@ -120,7 +128,7 @@ class ArtifactStore:
         with being_filled(aside):
             try:
                 manifest = prepare(aside)
-                write_synced(aside / MANIFEST_NAME, manifest.to_json().encode())
+                write_synced(aside / MANIFEST_NAME, manifest_bytes(manifest, name))
                 sync_tree(aside)
                 rename_unless_taken(aside, self._target(name))
             except BaseException:  # also KeyboardInterrupt: the half-written folder must not stay; re-raised

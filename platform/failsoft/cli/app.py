@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -46,3 +47,11 @@ HomeOption = Annotated[
 UrlOption = Annotated[str, typer.Option("--url", help="Address of a running gateway.")]
 WhyOption = Annotated[str, typer.Option("--why", help="Reason, kept in the ledger.")]
 DEFAULT_URL = "http://127.0.0.1:8000"
+
+
+def who_orders() -> str:
+    """Who gives the order, for the ledger; a container may have no name for its user."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "operator"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from failsoft.artifacts.home import Home
-from failsoft.cli.app import DEFAULT_URL, HomeOption, UrlOption, WhyOption, console, release_app
+from failsoft.cli.app import DEFAULT_URL, HomeOption, UrlOption, WhyOption, console, release_app, who_orders
 from failsoft.cli.completion import complete_release
 from failsoft.cli.gate import FAILED, AgainstOption, ConfigOption, Judging, ReplicaOption, TrafficOption, WaiveOption
 from failsoft.cli.said import JsonOption, answer, print_json, progress
@@ -151,7 +150,7 @@ def rollback(why: WhyOption, url: UrlOption = DEFAULT_URL, json_: JsonOption = F
         plan = client.status()["plan"]
         release = str(plan["releases"][plan["subject"]])
         began_s = clock.monotonic_s()
-        after = client.steer(release, "abort", why=why, by=getpass.getuser())
+        after = client.steer(release, "abort", why=why, by=who_orders())
         took_ms = (clock.monotonic_s() - began_s) * 1000
     words = f"rolled back from {release} in {took_ms:.0f} ms: {after.get('why')} (plan epoch {after.get('epoch')})"
     answer(json_, after | {"took_ms": round(took_ms, 1)}, words)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from failsoft.artifacts.home import Home
-from failsoft.cli.app import HomeOption, WhyOption, release_app
+from failsoft.cli.app import HomeOption, WhyOption, release_app, who_orders
 from failsoft.cli.said import JsonOption, answer
 from failsoft.errors import ConfigError
 from failsoft.health.clock import SystemClock
@@ -62,7 +61,7 @@ def sign(
     for one in [name] if name is not None else [artifact.name for artifact in store.listing()]:
         changed = sign_again(store, one, vouch=vouch)
         if changed:
-            ledger.record("release_signed", why, release=one, vouched=vouch, by=getpass.getuser())
+            ledger.record("release_signed", why, release=one, vouched=vouch, by=who_orders())
         done[one] = "is signed" if changed else "was signed so before"
     objections = {one: f"is not signed: {why}" for one, why in store.foreign().items()} if every else {}
     answer(json_, done | objections, *(f"{one} {said}" for one, said in (done | objections).items()))

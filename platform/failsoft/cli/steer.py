@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import Annotated, Any
 
 import typer
 
 from failsoft.artifacts.home import Home
-from failsoft.cli.app import DEFAULT_URL, HomeOption, UrlOption, WhyOption, app, console, release_app
+from failsoft.cli.app import DEFAULT_URL, HomeOption, UrlOption, WhyOption, app, console, release_app, who_orders
 from failsoft.cli.completion import complete_release
 from failsoft.cli.said import JsonOption, answer, print_json
 from failsoft.errors import ServingError
@@ -57,7 +56,7 @@ def degrade(
 
     for_s = parse_duration_s(for_) if for_ else None
     with _operator(url, home) as client:
-        plan = client.degrade(for_s=for_s, why=why, by=_me())
+        plan = client.degrade(for_s=for_s, why=why, by=who_orders())
     answer(json_, plan, f"degraded: plan epoch {plan.get('epoch')}. Undo with: failsoft restore --why '…'")
 
 
@@ -65,7 +64,7 @@ def degrade(
 def restore(why: WhyOption, url: UrlOption = DEFAULT_URL, json_: JsonOption = False, home: HomeOption = None) -> None:
     """End an operator's force; the model returns through shadow, canary and ramp."""
     with _operator(url, home) as client:
-        plan = client.restore(why=why, by=_me())
+        plan = client.restore(why=why, by=who_orders())
     words = f"restored: stage {plan.get('stage')}, plan epoch {plan.get('epoch')}. Watch with: failsoft status"
     answer(json_, plan, words)
 
@@ -80,7 +79,7 @@ def abort(
 ) -> None:
     """Give a release up, on trial or in service: the older one, still warm, serves at once."""
     with _operator(url, home) as client:
-        _say(client.steer(release, "abort", why=why, by=_me()), json_=json_)
+        _say(client.steer(release, "abort", why=why, by=who_orders()), json_=json_)
 
 
 @release_app.command()
@@ -93,7 +92,7 @@ def hold(
 ) -> None:
     """Keep a release in the stage where it is; it still falls when it is ill."""
     with _operator(url, home) as client:
-        _say(client.steer(release, "hold", why=why, by=_me()), json_=json_)
+        _say(client.steer(release, "hold", why=why, by=who_orders()), json_=json_)
 
 
 @release_app.command()
@@ -106,7 +105,7 @@ def resume(
 ) -> None:
     """Let a release that is held go on by itself."""
     with _operator(url, home) as client:
-        _say(client.steer(release, "resume", why=why, by=_me()), json_=json_)
+        _say(client.steer(release, "resume", why=why, by=who_orders()), json_=json_)
 
 
 @release_app.command()
@@ -123,15 +122,7 @@ def advance(
     """Let a release that has passed its stage into the next one: where it is held, or goes by hand. Skips nothing."""
     with _operator(url, home) as client:
         from_stage = from_ or str(client.rollout()["plan"]["stage"])
-        _say(client.steer(release, "advance", why=why, by=_me(), from_stage=from_stage), json_=json_)
-
-
-def _me() -> str:
-    """Who gives the order, for the ledger; a container may have no name for its user."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "operator"
+        _say(client.steer(release, "advance", why=why, by=who_orders(), from_stage=from_stage), json_=json_)
 
 
 def _operator(url: str, home: Any) -> GatewayClient:
